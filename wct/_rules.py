@@ -1,0 +1,403 @@
+"""Gradient rules: what stands in for 1/(l_i - l_j) when a loss flows back through eigenvectors.
+
+For M = V diag(l) V^T the gradient is dL/dM = V ( K^T o (V^T dL/dV) + diag(dL/dl) ) V^T.
+The rules differ in K alone. Values come descending, so r = l_j / l_i <= 1 for i < j.
+
+For a power f(M) = V diag(l^p) V^T that becomes dL/dM = V ( D o (V^T dL/df(M) V) ) V^T with
+D_ij = K_ij (f(l_i) - f(l_j)) off the diagonal and f'(l_i) on it. The true D is the divided
+difference (f(l_i) - f(l_j)) / (l_i - l_j), so that a rule is a filter K_ij (l_i - l_j) of it,
+between 0 and 1. It is computed that way: f(l_i) - f(l_j) loses all its digits as the values
+near each other, the filter and the divided difference none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+RULES: dict[str, type[Rule]] = {}
+
+
+class Rule:
+    """A choice of K, the skew-symmetric matrix with K_ij ~ 1/(l_i - l_j)."""
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        # Makes a rule known to `as_rule`, a caller's own one included.
+        if "name" in cls.__dict__:
+            RULES[cls.name] = cls
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        """K for eigenvalues in descending order.
+
+        Args:
+            values: (..., d), positive.
+
+        Returns:
+            (..., d, d) with a zero diagonal.
+
+        Raises:
+            ValueError: the values have no dimension, or the rule has no coefficients.
+        """
+        raise ValueError(f"the rule {self.name!r} has no coefficients")
+
+    def divided_differences(self, values: Tensor, exponent: float) -> Tensor:
+        """D for the matrix power f(l) = l^exponent: (..., d) -> (..., d, d), symmetric."""
+        gaps = values.unsqueeze(-1) - values.unsqueeze(-2)
+        share = self.coefficients(values) * gaps
+        # The diagonal is f'(l) under every rule: no rule touches the eigenvalues' gradient.
+        share = share + torch.eye(values.shape[-1], dtype=values.dtype, device=values.device)
+        return share * power_differences(values, exponent)
+
+    def power_gradient(self, values: Tensor, exponent: float, grad: Tensor) -> Tensor:
+        """Gradient of a matrix power in the basis of the eigenvectors.
+
+        Args:
+            values: (..., d), descending.
+            exponent: of the power.
+            grad: (..., d, d), symmetric: V^T dL/df(M) V.
+
+        Returns:
+            (..., d, d): V^T dL/dM V.
+        """
+        return self.divided_differences(values, exponent) * grad
+
+    def eigen_gradient(
+        self, values: Tensor, vectors: Tensor, grad_values: Tensor, grad_vectors: Tensor
+    ) -> Tensor:
+        """dL/dM from dL/dl and dL/dV (eq. 2 of Robust Differentiable SVD), symmetrized.
+
+        Args:
+            values, grad_values: (..., d).
+            vectors, grad_vectors: (..., d, d).
+        """
+        inner = self.coefficients(values).mT * (vectors.mT @ grad_vectors)
+        kept = self.kept(values)
+        if kept is not None:
+            grad_values = torch.where(kept, grad_values, torch.zeros_like(grad_values))
+        inner = inner + torch.diag_embed(grad_values)
+        return vectors @ ((inner + inner.mT) / 2) @ vectors.mT
+
+    def matrix_gradient(
+        self, values: Tensor, vectors: Tensor, exponent: float, grad: Tensor
+    ) -> Tensor:
+        """dL/dM from dL/df(M) for the power f(l) = l^exponent, both symmetric (..., d, d)."""
+        inner = self.power_gradient(values, exponent, vectors.mT @ grad @ vectors)
+        return vectors @ inner @ vectors.mT
+
+    def kept(self, values: Tensor) -> Tensor | None:
+        """Which values take part, (..., d) of bool; None when all do."""
+        return None
+
+    def check(self, d: int, exponent: float | None) -> None:
+        """Whether the rule can differentiate a power of a d x d matrix, or its spectrum (None).
+
+        Raises:
+            ValueError: it can't; called in the forward pass, so that backward does not raise.
+        """
+
+
+def power_differences(values: Tensor, exponent: float) -> Tensor:
+    """(a^p - b^p)/(a - b) of every pair of values, and p a^(p-1) where they are equal.
+
+    (..., d) -> (..., d, d). Accurate to rounding for all positive values (Daleckii-Krein).
+    """
+    if exponent == 0.5:
+        roots = values.sqrt()
+        return 1 / (roots.unsqueeze(-1) + roots.unsqueeze(-2))
+    if exponent == -0.5:
+        roots = values.sqrt()
+        rows, columns = roots.unsqueeze(-1), roots.unsqueeze(-2)
+        return -1 / (rows * columns * (rows + columns))
+    # a^(p-1) expm1(p u)/expm1(u) with u = log(b/a) <= 0, and p at u = 0.
+    large, small, _ = _ordered_pairs(values)
+    near = torch.log1p(-_relative_gaps(large, small))
+    u = torch.where(2 * small > large, near, (small / large).log())
+    equal = u == 0
+    safe = torch.where(equal, torch.full_like(u, -1.0), u)
+    quotient = torch.expm1(exponent * safe) / torch.expm1(safe)
+    return large ** (exponent - 1) * torch.where(equal, torch.full_like(u, exponent), quotient)
+
+
+def _ordered_pairs(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Larger value, smaller value and sign of every pair: each (..., d, d); sign +1 above."""
+    if values.ndim < 1:
+        raise ValueError(f"eigenvalues must have shape (..., d), got {tuple(values.shape)}")
+    d = values.shape[-1]
+    rows, columns = values.unsqueeze(-1), values.unsqueeze(-2)
+    ones = torch.ones(d, d, dtype=values.dtype, device=values.device)
+    sign = ones.triu(1) - ones.tril(-1)
+    return torch.maximum(rows, columns), torch.minimum(rows, columns), sign
+
+
+def _relative_gaps(large: Tensor, small: Tensor) -> Tensor:
+    """1 - r, from a difference that is free of rounding where it matters, as r nears 1.
+
+    Kept below 1 by a rounding, so that log(r) and its derivative are finite.
+    """
+    return ((large - small) / large).clamp_max(1 - torch.finfo(large.dtype).eps)
+
+
+def _geometric_sum(relative_gap: Tensor, terms: int) -> Tensor:
+    """1 + r + ... + r^(terms - 1) = (1 - r^terms) / (1 - r) in closed form.
+
+    r^terms is taken as exp(terms log1p(r - 1)), which has no cancellation as r nears 1.
+    """
+    equal = relative_gap == 0
+    safe = torch.where(equal, torch.full_like(relative_gap, 0.5), relative_gap)
+    total = -torch.expm1(terms * torch.log1p(-safe)) / safe
+    return torch.where(equal, torch.full_like(total, terms), total)
+
+
+@dataclass(frozen=True)
+class Analytic(Rule):
+    """1/(l_i - l_j) as it is (eq. 3 of Robust Differentiable SVD): infinite at equal values."""
+
+    name: ClassVar[str] = "analytic"
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small, sign = _ordered_pairs(values)
+        # The diagonal's 1/0 is replaced, not multiplied away: 0 * inf would be NaN.
+        gap = torch.where(sign == 0, torch.ones_like(large), large - small)
+        return sign / gap
+
+
+@dataclass(frozen=True)
+class Clip(Rule):
+    """1/(l_i - l_j) clamped to [-threshold, threshold] (SVD-Clip; SVD-Trunc with 1e10).
+
+    Eq. 12 of "Why Approximate Matrix Square Root Outperforms Accurate SVD".
+
+    Args:
+        threshold: positive; 100 for whitening, 1e10 for covariance pooling in float64.
+    """
+
+    threshold: float = 100.0
+    name: ClassVar[str] = "clip"
+
+    def __post_init__(self) -> None:
+        if not self.threshold > 0:
+            raise ValueError(f"threshold must be positive, got {self.threshold}")
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small, sign = _ordered_pairs(values)
+        # min(1/gap, T) = 1/max(gap, 1/T), without a division by zero.
+        return sign / (large - small).clamp_min(1 / self.threshold)
+
+
+@dataclass(frozen=True)
+class Taylor(Rule):
+    """(1/l_i)(1 + r + ... + r^degree), eq. 9 of Robust Differentiable SVD, in closed form.
+
+    Bounded by (degree + 1)/l_i, which it is at equal values.
+
+    Args:
+        degree: at least 0; 9 for style transfer and whitening, 100 for covariance pooling.
+    """
+
+    degree: int = 9
+    name: ClassVar[str] = "taylor"
+
+    def __post_init__(self) -> None:
+        if self.degree < 0:
+            raise ValueError(f"degree must be at least 0, got {self.degree}")
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small, sign = _ordered_pairs(values)
+        return sign * _geometric_sum(_relative_gaps(large, small), self.degree + 1) / large
+
+
+@dataclass(frozen=True)
+class Pade(Rule):
+    """(1/l_i) / (1 - r + delta r^(degree + 1)): a rational function without a pole in [0, 1].
+
+    The paper (eqs. 17-21 of "Why Approximate Matrix Square Root Outperforms Accurate SVD")
+    solves a linear system for the [50/50] Pade approximant of 1/(1 - r). But 1/(1 - r) is
+    rational itself, every approximant beyond [0/1] equals it, the system is singular, and its
+    solution is round-off with a random value, and a random sign, at r = 1. What is wanted of
+    it can be written down instead: a denominator Q(r) = 1 - r + delta r^(degree + 1)
+
+    - agrees with the series of 1/(1 - r) up to r^degree, since the two differ by
+      delta r^(degree + 1)/((1 - r) Q(r)): the matching condition of eq. 18 holds as it stands;
+    - is positive and falls on all of [0, 1] (delta (degree + 1) < 1), so that the
+      approximant is positive and grows with r;
+    - is delta at r = 1, where the approximant is largest: 1/delta.
+
+    delta is the type's eps / 2^14: the relative error delta r^(degree + 1)/(1 - r) is below
+    rounding for r < 0.9999. That makes 1/delta 7.4e19 in float64 (the paper has 6.48e20) and
+    1.4e11 in float32, where the paper's bound times 1/eps would leave no room for a gradient.
+
+    Args:
+        degree: the highest power of r that is matched, at least 0.
+    """
+
+    degree: int = 100
+    name: ClassVar[str] = "pade"
+
+    def __post_init__(self) -> None:
+        if self.degree < 0:
+            raise ValueError(f"degree must be at least 0, got {self.degree}")
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small, sign = _ordered_pairs(values)
+        delta = torch.finfo(values.dtype).eps / 2**14
+        gap = (large - small) / large
+        return sign / (gap + delta * (small / large) ** (self.degree + 1)) / large
+
+
+@dataclass(frozen=True)
+class TopN(Rule):
+    """1/(l_i - l_j) among the n largest values, the others taken as zero (SVD-TopN, eq. 11).
+
+    With l_j = 0, K_ij is 1/l_i between a kept value and a dropped one, so that it is bounded by
+    1/l_n there; between two dropped ones it is 0. Two equal values among the kept are as
+    infinite as with ``analytic``. A matrix power takes no gradient through dropped values.
+
+    Args:
+        n: how many values are kept, at least 1; the paper keeps 200 of 256.
+    """
+
+    n: int = 200
+    name: ClassVar[str] = "topn"
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n must be at least 1, got {self.n}")
+
+    def check(self, d: int, exponent: float | None) -> None:
+        if d < self.n:
+            raise ValueError(f"TopN(n={self.n}) needs at least {self.n} eigenvalues, got {d}")
+
+    def kept(self, values: Tensor) -> Tensor:
+        self.check(values.shape[-1], None)
+        return (torch.arange(values.shape[-1], device=values.device) < self.n).expand_as(values)
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small, sign = _ordered_pairs(values)
+        self.check(values.shape[-1], None)
+        dropped = torch.arange(values.shape[-1], device=values.device) >= self.n
+        one = dropped.unsqueeze(-1) | dropped.unsqueeze(-2)
+        both = dropped.unsqueeze(-1) & dropped.unsqueeze(-2)
+        gap = torch.where(one, large, large - small)
+        gap = torch.where(sign == 0, torch.ones_like(gap), gap)
+        return torch.where(both, torch.zeros_like(gap), sign / gap)
+
+    def divided_differences(self, values: Tensor, exponent: float) -> Tensor:
+        kept = self.kept(values)
+        both = kept.unsqueeze(-1) & kept.unsqueeze(-2)
+        among = super().divided_differences(values, exponent)
+        # A dropped value has f = 0: K_ij (f_i - 0), the same from either side.
+        powers = torch.where(kept, values**exponent, torch.zeros_like(values))
+        K = self.coefficients(values)
+        between = K * (powers.unsqueeze(-1) - powers.unsqueeze(-2))
+        return torch.where(both, among, between)
+
+
+_NO_COEFFICIENTS = (
+    "the rule {!r} differentiates {}, not eigenvectors; "
+    "wct.eigh needs analytic, clip, taylor, pade, pi or topn"
+)
+
+
+@dataclass(frozen=True)
+class Newton(Rule):
+    """The gradient of coupled Newton-Schulz iterations, behind an exact forward (SVD-Newton).
+
+    It replaces the gradient of a whole function, the square root or its inverse, and has no K.
+    The iterates (eqs. 7-10 of "Why Approximate Matrix Square Root Outperforms Accurate SVD")
+    are polynomials of the covariance, so they share its eigenvectors, and the derivative of an
+    iteration is the divided difference of a polynomial of one value. Carried along by the
+    product rule [fg]_ij = f_i [g]_ij + [f]_ij g_j, all iterations cost products of entries, no
+    product of matrices, and nothing is stored for them.
+
+    Args:
+        iterations: at least 1; the paper takes 10.
+    """
+
+    iterations: int = 10
+    name: ClassVar[str] = "newton"
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
+
+    def check(self, d: int, exponent: float | None) -> None:
+        if exponent is None:
+            self.coefficients(torch.empty(0))
+        if exponent not in (0.5, -0.5):
+            raise ValueError(
+                f"the rule 'newton' is for the exponents 0.5 and -0.5 alone, got {exponent}"
+            )
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        raise ValueError(_NO_COEFFICIENTS.format("newton", "square roots (sqrtm, inv_sqrtm)"))
+
+    def divided_differences(self, values: Tensor, exponent: float) -> Tensor:
+        raise ValueError(
+            "the rule 'newton' is no product of entries, since it divides by the trace; "
+            "use power_gradient"
+        )
+
+    def power_gradient(self, values: Tensor, exponent: float, grad: Tensor) -> Tensor:
+        self.check(values.shape[-1], exponent)
+        trace = values.sum(-1, keepdim=True)
+        a = values / trace  # eq. 8
+        y, z = a, torch.ones_like(a)
+        # Divided differences of y and z, both functions of a: those of a itself are all 1.
+        Dy = torch.ones_like(grad)
+        Dz = torch.zeros_like(grad)
+        for _ in range(self.iterations):  # eq. 7
+            t = (3 - z * y) / 2
+            Dt = -(z.unsqueeze(-1) * Dy + Dz * y.unsqueeze(-2)) / 2
+            Dy = y.unsqueeze(-1) * Dt + Dy * t.unsqueeze(-2)
+            Dz = t.unsqueeze(-1) * Dz + Dt * z.unsqueeze(-2)
+            y, z = y * t, t * z
+        iterate, D = (y, Dy) if exponent > 0 else (z, Dz)
+        # M^p = trace^p iterate(M / trace): the trace moves with M, too (eqs. 9 and 10).
+        through_a = D * grad * trace.unsqueeze(-1) ** (exponent - 1)
+        diagonal = grad.diagonal(dim1=-2, dim2=-1)
+        along_trace = exponent * trace ** (exponent - 1) * (iterate * diagonal).sum(-1, True)
+        along_trace = along_trace - (a * through_a.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True)
+        return through_a + torch.diag_embed(along_trace.expand_as(values))
+
+
+@dataclass(frozen=True)
+class Exact(Rule):
+    """The divided difference of the matrix function itself (Daleckii-Krein); no K at all.
+
+    For a power it is finite for all positive values, equal ones included: at most
+    1/(2 sqrt eps) for the square root and 1/(2 eps^1.5) for its inverse when l >= eps.
+    """
+
+    name: ClassVar[str] = "exact"
+
+    def check(self, d: int, exponent: float | None) -> None:
+        if exponent is None:
+            self.coefficients(torch.empty(0))
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        functions = "matrix functions (sqrtm, inv_sqrtm, matrix_power)"
+        raise ValueError(_NO_COEFFICIENTS.format("exact", functions))
+
+    def divided_differences(self, values: Tensor, exponent: float) -> Tensor:
+        return power_differences(values, exponent)
+
+
+def as_rule(gradient: str | Rule) -> Rule:
+    """The rule itself, or the one of that name with its default settings.
+
+    Args:
+        gradient: a rule, or one of the names analytic, clip, taylor, pade, pi, topn, newton, exact.
+
+    Raises:
+        ValueError: no rule has that name.
+    """
+    if isinstance(gradient, Rule):
+        return gradient
+    if gradient not in RULES:
+        raise ValueError(f"unknown gradient rule {gradient!r}; there are {', '.join(RULES)}")
+    return RULES[gradient]()
