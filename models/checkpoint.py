@@ -1,0 +1,177 @@
+"""Checkpoints: one safetensors file, its meaning as JSON in the header, never a pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from models.network import Repainter, RepainterConfig
+from models.style_code import StyleCode
+
+KIND = "repaint-repainter"
+VERSION = 1
+_CODE = "style/{name}/{index}/{part}"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that can't be read; the message names the file and the reason."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network ready to repaint.
+
+    Attributes:
+        network: in eval mode.
+        styles: name -> its style codes, the default one first.
+        record: how it was trained: data counts, steps, minutes, device, losses, metrics.
+    """
+
+    network: Repainter
+    styles: dict[str, list[StyleCode]]
+    record: dict[str, Any]
+
+
+def save_checkpoint(
+    path: str | Path,
+    network: Repainter,
+    styles: Mapping[str, Sequence[StyleCode]],
+    record: Mapping[str, Any],
+) -> None:
+    """Writes weights and codes in fp16; whole or not at all.
+
+    Raises:
+        CheckpointError: weights or codes that are not finite, in fp16 either.
+    """
+    path = Path(path)
+    tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
+    for name, codes in styles.items():
+        if not name or "/" in name:
+            raise CheckpointError(f"{path}: {name!r} can't be the name of a style")
+        for index, code in enumerate(codes):
+            for part, tensor in enumerate(code.tensors):
+                tensors[_CODE.format(name=name, index=index, part=part)] = tensor
+    halves = {k: v.detach().cpu().half().contiguous() for k, v in tensors.items()}
+    broken = [k for k, v in halves.items() if not bool(torch.isfinite(v).all())]
+    if broken:
+        raise CheckpointError(f"{path}: not saved, {broken[0]} is not finite")
+    header = {
+        "kind": KIND,
+        "version": VERSION,
+        "config": asdict(network.config),
+        "styles": {name: len(codes) for name, codes in styles.items()},
+        "record": dict(record),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(halves, temporary, metadata={"repaint": json.dumps(header)})
+        # mkstemp makes a private file; a checkpoint gets the permissions of any other file.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such checkpoint")
+    with open(path, "rb") as file:
+        start = file.read(2)
+    if start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        raise CheckpointError(f"{path}: this is a pickle, which could run code; it was not opened")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from None
+    try:
+        header = json.loads(metadata["repaint"])
+    except (KeyError, ValueError):
+        raise CheckpointError(f"{path}: a safetensors file, but not one of Repaint's") from None
+    return header, tensors
+
+
+def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Checkpoint:
+    """Reads a network and its styles.
+
+    Raises:
+        CheckpointError: a missing, truncated or foreign file, a pickle, another kind of
+            checkpoint, a newer version, a missing key or a wrong shape.
+    """
+    path = Path(path)
+    header, tensors = _read(path)
+    if header.get("kind") != KIND:
+        raise CheckpointError(f"{path}: holds a {header.get('kind')!r}, not a {KIND!r}")
+    version = header.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise CheckpointError(f"{path}: version {version}; this Repaint reads up to {VERSION}")
+    try:
+        known = {field.name for field in fields(RepainterConfig)}
+        given = dict(header["config"])
+        if unknown := sorted(set(given) - known):
+            raise ValueError(f"unknown settings {unknown}")
+        network = Repainter(RepainterConfig(**given))
+        counts = {str(name): int(count) for name, count in header["styles"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: its header is wrong: {error}") from None
+    expected = network.state_dict()
+    weights = {}
+    for key, old in expected.items():
+        if f"network/{key}" not in tensors:
+            raise CheckpointError(f"{path}: the weight {key} is missing")
+        weights[key] = tensors[f"network/{key}"].float()
+        if weights[key].shape != old.shape:
+            raise CheckpointError(
+                f"{path}: the weight {key} has shape {tuple(weights[key].shape)}, "
+                f"but its network needs {tuple(old.shape)}"
+            )
+    network.load_state_dict(weights)
+    network.eval().requires_grad_(False).to(device)
+    styles = {}
+    for name, count in counts.items():
+        codes = [_read_code(path, tensors, network, name, index) for index in range(count)]
+        styles[name] = [code.to(device) for code in codes]
+    return Checkpoint(network, styles, header.get("record", {}))
+
+
+def _read_code(
+    path: Path, tensors: Mapping[str, Tensor], network: Repainter, name: str, index: int
+) -> StyleCode:
+    parts = []
+    for part, shape in enumerate(code_shapes(network.config)):
+        key = _CODE.format(name=name, index=index, part=part)
+        if key not in tensors:
+            raise CheckpointError(f"{path}: the style code {key} is missing")
+        if tuple(tensors[key].shape) != shape:
+            raise CheckpointError(
+                f"{path}: {key} has shape {tuple(tensors[key].shape)}, its network needs {shape}"
+            )
+        parts.append(tensors[key])
+    return StyleCode(tuple(parts))
+
+
+def code_shapes(config: RepainterConfig) -> list[tuple[int, ...]]:
+    """The shapes of one painting's style code."""
+    if config.coloring == "mlp":
+        return [(1, config.channels)]
+    n = config.group_size
+    shapes: list[tuple[int, ...]] = []
+    for channels in config.hop_channels:
+        shapes += [(1, channels // n, n, 1), (1, channels // n, n, n)]
+    return shapes

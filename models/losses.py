@@ -1,0 +1,87 @@
+"""What the training asks of a picture. Every loss is a mean over the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.style_code import StyleCode
+
+
+def gram(features: Tensor) -> Tensor:
+    """Second moments of the channels: (B, C, H, W) -> (B, C, C), a mean over positions."""
+    flat = features.flatten(2)
+    return flat @ flat.mT / flat.shape[-1]
+
+
+def moments(features: Tensor) -> Tensor:
+    """Mean and standard deviation of each channel: (B, C, H, W) -> (B, 2 C)."""
+    deviation, mean = torch.std_mean(features, (2, 3))
+    return torch.cat([mean, deviation], 1)
+
+
+def _relative_error(value: Tensor, target: Tensor) -> Tensor:
+    """Squared error over the target's square, image by image: layers count alike."""
+    error = (value - target).flatten(1).square().mean(1)
+    return (error / target.flatten(1).square().mean(1).clamp_min(1e-8)).mean()
+
+
+def content_loss(features: Tensor, target: Tensor) -> Tensor:
+    """Squared difference of features (B, C, H, W) over the target's variance, per image."""
+    error = (features - target).flatten(1).square().mean(1)
+    return (error / target.flatten(1).var(1).clamp_min(1e-8)).mean()
+
+
+def style_loss(
+    features: Mapping[str, Tensor], target: Mapping[str, Tensor], weights: Mapping[str, float]
+) -> Tensor:
+    """Relative error of Gram matrices and of moments, a weighted mean over the layers."""
+    total = sum(weights.values())
+    return sum(
+        weight
+        / total
+        * (
+            _relative_error(gram(features[layer]), gram(target[layer]))
+            + _relative_error(moments(features[layer]), moments(target[layer]))
+        )
+        for layer, weight in weights.items()
+    )
+
+
+def total_variation(image: Tensor) -> Tensor:
+    """Mean absolute difference of neighbours, horizontal plus vertical."""
+    horizontal = (image[..., 1:] - image[..., :-1]).abs().mean()
+    return horizontal + (image[..., 1:, :] - image[..., :-1, :]).abs().mean()
+
+
+def generator_adversarial(scores: Sequence[Tensor]) -> Tensor:
+    """LSGAN: the generated picture's scores pulled to 1; mean over the scales."""
+    return sum((score - 1).square().mean() for score in scores) / len(scores)
+
+
+def discriminator_adversarial(real: Sequence[Tensor], generated: Sequence[Tensor]) -> Tensor:
+    """LSGAN: real to 1, generated to 0; mean over the scales."""
+    pairs = zip(real, generated, strict=True)
+    return sum((r - 1).square().mean() + g.square().mean() for r, g in pairs) / len(real)
+
+
+def style_code_loss(code: StyleCode, target: StyleCode) -> Tensor:
+    """L1 between style codes, each tensor over the target's mean size: hops count alike."""
+    pairs = list(zip(code.tensors, target.tensors, strict=True))
+    return sum(F.l1_loss(c, t) / t.abs().mean().clamp_min(1e-4) for c, t in pairs) / len(pairs)
+
+
+def whitening_penalty(covariances: Sequence[Tensor]) -> Tensor:
+    """GD-WCT's whitening regularizer: mean |covariance - I| over the hops."""
+    eye = torch.eye(covariances[0].shape[-1], device=covariances[0].device)
+    return sum((c - eye).abs().mean() for c in covariances) / len(covariances)
+
+
+def coloring_penalty(matrices: Sequence[Tensor]) -> Tensor:
+    """GD-WCT's coloring regularizer: mean |U^T U - I| for the unit columns U of each A."""
+    eye = torch.eye(matrices[0].shape[-1], device=matrices[0].device)
+    columns = [F.normalize(m, dim=-2) for m in matrices]
+    return sum((u.mT @ u - eye).abs().mean() for u in columns) / len(columns)

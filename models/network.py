@@ -1,0 +1,395 @@
+"""The network: encoder, hops that whiten and color, decoder.
+
+Two ways to form the coloring, one class. ``statistics``: the painting goes through the same
+layers with its hops open, and each hop records the mean and the covariance's root that it sees.
+``mlp``: the network of GD-WCT, where a style encoder and a pair of MLPs a hop predict them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import wct
+from models.style_code import StyleCode
+
+COLORINGS = ("statistics", "mlp")
+METHODS = ("svd", "gd")
+STRIDE = 4  # two stride-2 convolutions: heights and widths inside are padded to a multiple of it
+SMALLEST = 8  # pixels; below, a reflection pad would be wider than the feature map
+
+
+@dataclass(frozen=True)
+class RepainterConfig:
+    """The shape of a network; all that is needed to build it again.
+
+    Args:
+        width: channels of the first convolution; the hops in the middle see 4 * width.
+        blocks: residual blocks in the generator, each followed by a hop.
+        group_size: channels a group, n; divides width (statistics) or 4 * width (mlp).
+        coloring: ``statistics`` or ``mlp``.
+        method: ``svd`` whitens by eigendecomposition; ``gd`` by a regularizer (mlp only).
+        gradient: name of the rule of the matrix roots.
+        eps: added to the covariances' diagonals.
+        hidden: width of the coloring MLPs.
+    """
+
+    width: int = 24
+    blocks: int = 4
+    group_size: int = 24
+    coloring: str = "statistics"
+    method: str = "svd"
+    gradient: str = "exact"
+    eps: float = 1e-2
+    hidden: int = 256
+
+    def __post_init__(self) -> None:
+        if self.coloring not in COLORINGS:
+            raise ValueError(f"coloring must be one of {COLORINGS}, got {self.coloring!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {self.method!r}")
+        if self.method == "gd" and self.coloring != "mlp":
+            raise ValueError("method 'gd' reads its coloring off an MLP: it needs coloring='mlp'")
+        if self.width < 1 or self.blocks < 1 or self.group_size < 1 or self.hidden < 1:
+            raise ValueError(f"width, blocks, group_size and hidden must be positive, got {self}")
+        smallest = self.width if self.coloring == "statistics" else self.channels
+        if smallest % self.group_size:
+            raise ValueError(f"groups of {self.group_size} don't divide {smallest} channels")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be positive, got {self.eps}")
+        wct.as_rule(self.gradient)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the feature map in the middle, C."""
+        return 4 * self.width
+
+    @property
+    def hop_channels(self) -> tuple[int, ...]:
+        """Channels that each hop sees, in order."""
+        middle = (self.channels,) * (self.blocks + 1)
+        return (*middle, 2 * self.width, self.width) if self.coloring == "statistics" else middle
+
+
+def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    padding = (kernel - 1) // 2
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, padding_mode="reflect")
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(relu(conv(x))), with instance norm after each convolution where asked."""
+
+    def __init__(self, channels: int, *, norm: bool) -> None:
+        super().__init__()
+        make_norm = nn.InstanceNorm2d if norm else lambda _: nn.Identity()
+        self.branch = nn.Sequential(
+            _convolution(channels, channels, 3),
+            make_norm(channels),
+            nn.ReLU(),
+            _convolution(channels, channels, 3),
+            make_norm(channels),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.branch(x)
+
+
+class ContentEncoder(nn.Module):
+    """(B, 3, H, W) -> (B, 4 width, H / 4, W / 4)."""
+
+    def __init__(self, width: int, *, blocks: int, norm: bool) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        shapes = ((3, width, 7, 1), (width, 2 * width, 4, 2), (2 * width, 4 * width, 4, 2))
+        for inputs, outputs, kernel, stride in shapes:
+            layers.append(_convolution(inputs, outputs, kernel, stride))
+            if norm:
+                layers.append(nn.InstanceNorm2d(outputs))
+            layers.append(nn.ReLU())
+        layers += [ResidualBlock(4 * width, norm=norm) for _ in range(blocks)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.layers(image)
+
+
+class StyleEncoder(nn.Module):
+    """(B, 3, H, W) -> style code (B, 4 width): five convolutions, then the mean over positions."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        channels = (3, width, 2 * width, 4 * width, 4 * width, 4 * width)
+        layers: list[nn.Module] = []
+        for i, (inputs, outputs) in enumerate(pairwise(channels)):
+            layers += [_convolution(inputs, outputs, *((7, 1) if i == 0 else (4, 2))), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+        self.head = nn.Linear(channels[-1], channels[-1])
+
+    def forward(self, painting: Tensor) -> Tensor:
+        # Four strides of 2: anything smaller is repeated at its border up to 32 pixels.
+        height, width = painting.shape[-2:]
+        right, below = max(0, 32 - width), max(0, 32 - height)
+        painting = F.pad(painting, (0, right, 0, below), mode="replicate")
+        return self.head(self.layers(painting).mean((2, 3)))
+
+
+class ColoringMLP(nn.Module):
+    """One hop's pair of MLPs: style code (B, C) -> A (B, G, n, n) and mean (B, G, n, 1)."""
+
+    def __init__(self, channels: int, group_size: int, hidden: int) -> None:
+        super().__init__()
+        groups = channels // group_size
+        # A 1x1 convolution with G groups is G MLPs side by side, each on its slice of the code.
+        self.matrix = nn.Sequential(
+            nn.Conv2d(channels, groups * hidden, 1, groups=groups),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(groups * hidden, groups * hidden, 1, groups=groups),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(groups * hidden, groups * group_size**2, 1, groups=groups),
+        )
+        self.mean = nn.Sequential(
+            nn.Linear(channels, hidden),
+            nn.LeakyReLU(0.2),
+            nn.Linear(hidden, hidden),
+            nn.LeakyReLU(0.2),
+            nn.Linear(hidden, channels),
+        )
+        self.groups, self.group_size = groups, group_size
+
+    def forward(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (len(code), self.groups, self.group_size)
+        matrix = self.matrix(code[:, :, None, None]).reshape(*shape, self.group_size)
+        return matrix, self.mean(code).reshape(*shape, 1)
+
+
+class Upsampling(nn.Module):
+    """Twice the size, a convolution, leaky ReLU; layer norm before it where asked."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, *, norm: bool) -> None:
+        super().__init__()
+        self.convolution = _convolution(inputs, outputs, kernel)
+        self.norm = nn.GroupNorm(1, outputs) if norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        return F.leaky_relu(self.norm(self.convolution(x)), 0.2)
+
+
+class Hop(nn.Module):
+    """x <- (1 - a) x + a ( S_c S_w (x - mu_w) + mu_c ), per image and per group.
+
+    ``alpha``, the learned a of the mlp network, is held at 1 in the statistics network.
+    """
+
+    def __init__(self, channels: int, config: RepainterConfig) -> None:
+        super().__init__()
+        self.groups, self.eps = channels // config.group_size, config.eps
+        self.method, self.rule = config.method, wct.as_rule(config.gradient)
+        learned = config.coloring == "mlp"
+        self.alpha = nn.Parameter(torch.tensor(0.6)) if learned else None
+
+    def _regularized(self, covariance: Tensor) -> Tensor:
+        eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+        return covariance + self.eps * eye
+
+    def record(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (B, G, n, 1) and root of the covariance (B, G, n, n) of x (B, C, H, W)."""
+        with torch.autocast(x.device.type, enabled=False):
+            mean, covariance = wct.mean_and_covariance(x.float(), self.groups)
+            return mean, wct.sqrtm(self._regularized(covariance), gradient=self.rule, eps=self.eps)
+
+    def coloring(self, matrix: Tensor) -> Tensor:
+        """The coloring matrix of an MLP's output A (B, G, n, n).
+
+        svd: (A A^T + eps I)^(1/2). gd: U D U^T, with D the lengths and U the directions of A's
+        columns.
+        """
+        with torch.autocast(matrix.device.type, enabled=False):
+            matrix = matrix.float()
+            if self.method == "gd":
+                lengths = matrix.norm(dim=-2, keepdim=True).clamp_min(1e-6)
+                directions = matrix / lengths
+                return (directions * lengths) @ directions.mT
+            covariance = self._regularized(matrix @ matrix.mT)
+            return wct.sqrtm(covariance, gradient=self.rule, eps=self.eps)
+
+    def forward(
+        self,
+        x: Tensor,
+        mean: Tensor,
+        root: Tensor,
+        strength: float = 1.0,
+        covariances: list[Tensor] | None = None,
+    ) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.float()
+            own_mean, covariance = wct.mean_and_covariance(x, self.groups)
+            if covariances is not None:
+                covariances.append(covariance)
+            if self.method == "gd":
+                matrix = root  # the features are pushed to covariance I by the training
+            else:
+                matrix = root @ wct.inv_sqrtm(
+                    self._regularized(covariance), gradient=self.rule, eps=self.eps
+                )
+            share = strength if self.alpha is None else strength * self.alpha
+            eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+            matrix = (1 - share) * eye + share * matrix
+            return wct.transform(x, matrix, own_mean, (1 - share) * own_mean + share * mean)
+
+
+class Repainter(nn.Module):
+    """Repaints a photo with the style code of a painting. Images: (B, 3, H, W) in [-1, 1]."""
+
+    def __init__(self, config: RepainterConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or RepainterConfig()
+        width, channels, paper = config.width, config.channels, config.coloring == "mlp"
+        self.content_encoder = ContentEncoder(width, blocks=4 if paper else 0, norm=paper)
+        self.hops = nn.ModuleList(Hop(c, config) for c in config.hop_channels)
+        self.blocks = nn.ModuleList(
+            ResidualBlock(channels, norm=False) for _ in range(config.blocks)
+        )
+        kernel = 5 if paper else 3
+        self.upsamplings = nn.ModuleList(
+            Upsampling(i, o, kernel, norm=paper)
+            for i, o in ((channels, 2 * width), (2 * width, width))
+        )
+        self.output = _convolution(width, 3, 7)
+        if paper:
+            self.style_encoder = StyleEncoder(width)
+            self.mlps = nn.ModuleList(
+                ColoringMLP(c, config.group_size, config.hidden) for c in config.hop_channels
+            )
+        self._initialize()
+
+    def _initialize(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                # Keeps the features' variance near 1, well above eps, at every hop.
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
+        with torch.no_grad():
+            self.output.weight.mul_(0.3)  # starts in the straight part of tanh
+            if self.config.coloring == "statistics":
+                for block in self.blocks:  # starts as an autoencoder
+                    block.branch[-2].weight.zero_()
+
+    def _decode(self, x: Tensor, hop: Callable[[Tensor, int], Tensor]) -> Tensor:
+        x = hop(x, 0)
+        for i, block in enumerate(self.blocks, 1):
+            x = hop(block(x), i)
+        for i, upsampling in enumerate(self.upsamplings, 1 + len(self.blocks)):
+            x = upsampling(x)
+            if i < len(self.hops):
+                x = hop(x, i)
+        return torch.tanh(self.output(x))
+
+    def encode_content(self, photo: Tensor) -> Tensor:
+        """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
+        height, width = photo.shape[-2:]
+        if photo.ndim != 4 or photo.shape[1] != 3 or height % STRIDE or width % STRIDE:
+            raise ValueError(
+                f"images must have shape (B, 3, H, W) with H and W multiples of {STRIDE}, "
+                f"got {tuple(photo.shape)}"
+            )
+        return self.content_encoder(photo)
+
+    def reconstruct(self, image: Tensor) -> tuple[Tensor, StyleCode]:
+        """The image decoded with its own style, and its style code."""
+        content = self.encode_content(image)
+        if self.config.coloring == "mlp":
+            code = StyleCode((self.style_encoder(image),))
+            return self.generate(content, code), code
+        records: list[Tensor] = []
+
+        def open_hop(x: Tensor, index: int) -> Tensor:
+            records.extend(self.hops[index].record(x))
+            return x
+
+        picture = self._decode(content, open_hop)
+        return picture, StyleCode(tuple(records))
+
+    def coloring(self, code: StyleCode) -> list[tuple[Tensor, Tensor]]:
+        """Mean and coloring matrix for every hop."""
+        if self.config.coloring == "mlp":
+            (style,) = code.tensors
+            pairs = [mlp(style) for mlp in self.mlps]
+            return [(m, hop.coloring(a)) for hop, (a, m) in zip(self.hops, pairs, strict=True)]
+        if len(code.tensors) != 2 * len(self.hops):
+            raise ValueError(
+                f"this network needs a style code of {2 * len(self.hops)} tensors, "
+                f"got {len(code.tensors)}"
+            )
+        return list(zip(code.tensors[::2], code.tensors[1::2], strict=True))
+
+    def generate(
+        self,
+        content: Tensor,
+        code: StyleCode,
+        strength: float = 1.0,
+        covariances: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Content features colored and decoded: (B, C, H / 4, W / 4) -> (B, 3, H, W).
+
+        Args:
+            covariances: if given, each hop's covariance of the content is appended, for the
+                whitening regularizer of the method ``gd``.
+        """
+        coloring = self.coloring(code)
+
+        def hop(x: Tensor, index: int) -> Tensor:
+            return self.hops[index](x, *coloring[index], strength, covariances)
+
+        return self._decode(content, hop)
+
+    def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
+        return self.generate(self.encode_content(photo), code, strength)
+
+    @torch.no_grad()
+    def encode_style(self, painting: Tensor) -> StyleCode:
+        """The style code of paintings (B, 3, H, W) in [-1, 1], of any size."""
+        if self.config.coloring == "mlp":
+            return StyleCode((self.style_encoder(painting),))
+        return self.reconstruct(_pad(painting))[1]
+
+    @torch.no_grad()
+    def repaint(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
+        """Photos (B, 3, H, W) in [-1, 1], of any size, in the style of a code.
+
+        Strength 0 is the photo itself, exactly. In between, each hop goes that share of its way,
+        and what the decoder loses of the photo with its hops open is given back in proportion.
+
+        Raises:
+            ValueError: a wrong shape, or a strength outside [0, 1].
+        """
+        if not 0 <= strength <= 1:
+            raise ValueError(f"strength must be between 0 and 1, got {strength}")
+        if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
+            raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
+        if strength == 0:
+            return photo.clone()
+        height, width = photo.shape[-2:]
+        content = self.encode_content(_pad(photo))
+        picture = self.generate(content, code, strength)[..., :height, :width]
+        if strength < 1:
+            own = self._decode(content, lambda x, _: x)[..., :height, :width]
+            picture = picture + (1 - strength) * (photo - own)
+        return picture.clamp(-1, 1)
+
+
+def _pad(image: Tensor) -> Tensor:
+    """Right and below, up to a multiple of the stride: reflected where there is enough."""
+    height, width = image.shape[-2:]
+    below = max(SMALLEST, -(-height // STRIDE) * STRIDE) - height
+    right = max(SMALLEST, -(-width // STRIDE) * STRIDE) - width
+    if not below and not right:
+        return image
+    mode = "reflect" if below < height and right < width else "replicate"
+    return F.pad(image, (0, right, 0, below), mode=mode)

@@ -1,0 +1,95 @@
+"""Losses and discriminators: zero where they should be, and pulling the right way."""
+
+import pytest
+import torch
+
+import models
+from models import losses
+from models.style_code import StyleCode
+
+
+def test_gram_of_two_orthogonal_channels():
+    features = torch.tensor([[[[1.0, 0.0]], [[0.0, 2.0]]]])
+    assert torch.equal(losses.gram(features), torch.tensor([[[0.5, 0.0], [0.0, 2.0]]]))
+
+
+def test_moments_are_mean_and_standard_deviation():
+    features = torch.randn(2, 5, 9, 7)
+    expected = torch.cat([features.mean((2, 3)), features.flatten(2).std(2)], 1)
+    torch.testing.assert_close(losses.moments(features), expected)
+
+
+def test_style_loss_ignores_where_things_are_and_content_loss_does_not():
+    features = torch.rand(2, 4, 8, 8)
+    moved = features.roll(3, -1)
+    assert losses.style_loss({"a": moved}, {"a": features}, {"a": 1.0}) < 1e-10
+    assert losses.content_loss(moved, features) > 0.5
+    assert losses.content_loss(features, features) == 0
+
+
+def test_style_loss_weighs_layers_relative_to_their_sum():
+    features = {"a": torch.rand(1, 3, 6, 6), "b": torch.rand(1, 3, 6, 6)}
+    target = {"a": torch.rand(1, 3, 6, 6), "b": torch.rand(1, 3, 6, 6)}
+    alone = [losses.style_loss(features, target, {k: 1.0}) for k in "ab"]
+    both = losses.style_loss(features, target, {"a": 1.0, "b": 3.0})
+    torch.testing.assert_close(both, (alone[0] + 3 * alone[1]) / 4)
+
+
+def test_losses_do_not_depend_on_the_features_scale():
+    features, target = torch.rand(1, 4, 8, 8), torch.rand(1, 4, 8, 8)
+    small = losses.style_loss({"a": features}, {"a": target}, {"a": 1.0})
+    large = losses.style_loss({"a": 100 * features}, {"a": 100 * target}, {"a": 1.0})
+    torch.testing.assert_close(small, large)
+
+
+def test_total_variation_of_stripes_one_pixel_wide():
+    stripes = torch.tensor([0.0, 1.0]).repeat(4).expand(1, 3, 8, 8)
+    assert losses.total_variation(stripes) == 1
+    assert losses.total_variation(torch.ones(1, 3, 8, 8)) == 0
+
+
+def test_lsgan_by_hand():
+    assert losses.generator_adversarial([torch.tensor([0.0, 0.5])]) == pytest.approx(0.625)
+    real, generated = [torch.tensor([1.0, 1.0])], [torch.tensor([0.0, 0.0])]
+    assert losses.discriminator_adversarial(real, generated) == 0
+    assert losses.discriminator_adversarial(generated, real) == 2
+
+
+def test_whitening_penalty_is_zero_for_identity_only():
+    assert losses.whitening_penalty([torch.eye(4)[None]]) == 0
+    assert losses.whitening_penalty([2 * torch.eye(4)[None]]) == pytest.approx(0.25)
+
+
+def test_coloring_penalty_is_zero_for_scaled_orthogonal_columns():
+    orthogonal = torch.linalg.qr(torch.randn(1, 2, 6, 6)).Q * torch.arange(1, 7)
+    assert losses.coloring_penalty([orthogonal]) < 1e-6
+    assert losses.coloring_penalty([torch.ones(1, 2, 6, 6)]) > 0.5
+
+
+def test_style_code_loss_counts_every_tensor_alike():
+    target = StyleCode((torch.ones(1, 2), 100 * torch.ones(1, 3)))
+    off = StyleCode((1.5 * torch.ones(1, 2), 100 * torch.ones(1, 3)))
+    assert losses.style_code_loss(off, target) == pytest.approx(0.25)
+
+
+def discriminators():
+    pixels = models.MultiScaleDiscriminator(3, width=8), torch.randn(2, 3, 64, 64)
+    features = {"a": torch.randn(2, 4, 12, 12), "b": torch.randn(2, 6, 7, 7)}
+    return [pixels, (models.FeatureDiscriminator({"a": 4, "b": 6}, 3, width=8), features)]
+
+
+@pytest.mark.parametrize(("discriminator", "seen"), discriminators(), ids=["pixels", "features"])
+def test_each_domain_has_a_head_of_its_own_and_learns_alone(discriminator, seen):
+    domains = torch.tensor([0, 2])
+    heads, scores = discriminator.all_heads(seen), discriminator(seen, domains)
+    assert [h.shape[1] for h in heads] == [3] * len(heads)
+    for head, score in zip(heads, scores, strict=True):
+        assert torch.equal(score[0], head[0, 0]) and torch.equal(score[1], head[1, 2])
+    sum(s.mean() for s in scores).backward()
+    last = [m for m in discriminator.modules() if isinstance(m, torch.nn.Conv2d)][-1]
+    assert last.weight.grad[0].abs().sum() > 0 and last.weight.grad[1].abs().sum() == 0
+
+
+def test_the_paper_s_discriminator_has_three_scales():
+    heads = models.MultiScaleDiscriminator(2, width=4).all_heads(torch.randn(1, 3, 128, 128))
+    assert [h.shape[-1] for h in heads] == [16, 8, 4]

@@ -1,0 +1,180 @@
+"""The network: what a hop does, what a style code is, what comes out at any size."""
+
+import pytest
+import torch
+
+import models
+import wct
+from models.network import Hop
+
+SMALL = {
+    "statistics": models.RepainterConfig(width=8, blocks=2, group_size=8),
+    "mlp": models.RepainterConfig(width=8, blocks=2, group_size=8, coloring="mlp", hidden=16),
+    "gd": models.RepainterConfig(
+        width=8, blocks=2, group_size=8, coloring="mlp", method="gd", hidden=16
+    ),
+}
+
+
+def picture(height: int, width: int, seed: int = 0, batch: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(batch, 3, height, width, generator=generator) * 2 - 1
+
+
+@pytest.fixture(params=SMALL)
+def network(request) -> models.Repainter:
+    torch.manual_seed(0)
+    return models.Repainter(SMALL[request.param])
+
+
+def statistics_network() -> models.Repainter:
+    torch.manual_seed(0)
+    return models.Repainter(SMALL["statistics"])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (7, 5), (33, 78), (64, 64)])
+def test_any_size_gives_a_finite_picture_of_that_size(network, size):
+    code = network.encode_style(picture(40, 56))
+    result = network.repaint(picture(*size), code)
+    assert result.shape == (1, 3, *size)
+    assert torch.isfinite(result).all() and result.abs().max() <= 1
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 90)])
+def test_a_painting_of_any_size_gives_a_code(network, size):
+    code = network.encode_style(picture(*size))
+    assert all(torch.isfinite(t).all() for t in code.tensors)
+
+
+def test_an_all_black_photo_gives_a_finite_picture(network):
+    code = network.encode_style(picture(32, 32))
+    assert torch.isfinite(network.repaint(-torch.ones(1, 3, 32, 32), code)).all()
+
+
+def test_strength_zero_is_the_photo_exactly(network):
+    photo = picture(30, 41)
+    assert torch.equal(network.repaint(photo, network.encode_style(picture(32, 32, 1)), 0.0), photo)
+
+
+def test_strength_grows_from_the_photo_to_the_painting(network):
+    photo, code = picture(32, 32), network.encode_style(picture(32, 32, 1))
+    steps = [network.repaint(photo, code, s) for s in (0.0, 1e-3, 0.5, 1.0)]
+    distances = [float((s - steps[0]).abs().mean()) for s in steps]
+    assert distances[1] < 0.02 < distances[3]
+    assert distances[1] < distances[2] < distances[3]
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
+def test_a_strength_outside_zero_to_one_is_refused(strength):
+    network = statistics_network()
+    code = network.encode_style(picture(16, 16))
+    with pytest.raises(ValueError, match="strength must be between 0 and 1"):
+        network.repaint(picture(16, 16), code, strength)
+
+
+def test_a_picture_colored_with_its_own_statistics_is_its_reconstruction():
+    network, image = statistics_network(), picture(32, 48)
+    reconstruction, code = network.reconstruct(image)
+    torch.testing.assert_close(network(image, code), reconstruction, atol=1e-5, rtol=0)
+
+
+def test_two_paintings_give_two_pictures(network):
+    photo = picture(32, 32)
+    first, second = (
+        network.repaint(photo, network.encode_style(scale * picture(32, 32, 7)))
+        for scale in (0.2, 1.0)
+    )
+    assert (first - second).abs().mean() > 1e-3
+
+
+def test_a_hop_gives_the_features_the_paintings_mean_and_covariance():
+    hop = Hop(8, SMALL["statistics"])
+    content = torch.randn(2, 8, 20, 20) * 3 + 1
+    painting = torch.randn(1, 8, 30, 30).cumsum(1)
+    mean, root = hop.record(painting)
+    colored_mean, covariance = wct.mean_and_covariance(hop(content, mean, root), 1)
+    target = root @ root.mT
+    torch.testing.assert_close(colored_mean, mean.expand_as(colored_mean), atol=1e-4, rtol=1e-4)
+    # eps is added on both sides, so the covariances agree up to its share.
+    torch.testing.assert_close(covariance, target.expand_as(covariance), atol=0.03, rtol=0.02)
+
+
+def test_each_image_of_a_batch_is_whitened_by_itself(network):
+    photos, paintings = picture(32, 32, batch=3), picture(32, 32, 5, batch=3)
+    together = network(photos, network.encode_style(paintings))
+    alone = [
+        network(photos[i : i + 1], network.encode_style(paintings[i : i + 1])) for i in range(3)
+    ]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-4, rtol=0)
+
+
+def test_gradients_reach_every_weight_and_are_finite(network):
+    painting = picture(32, 32, 1)
+    own, code = network.reconstruct(painting)
+    # Blocks of the statistics network start at zero; a step away, all weights matter.
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    own, code = network.reconstruct(painting)
+    (network(picture(32, 32), code).square().mean() + own.square().mean()).backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.abs().sum() > 0 or "bias" in name, name
+
+
+def test_an_all_black_photo_gives_finite_gradients():
+    network = statistics_network()
+    photo = -torch.ones(1, 3, 16, 16)
+    _, code = network.reconstruct(photo)
+    network(photo, code).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
+
+
+def test_gd_colors_with_u_d_u_transposed_of_the_output_columns():
+    hop = Hop(32, SMALL["gd"])
+    matrix = torch.randn(1, 4, 8, 8)
+    lengths = matrix.norm(dim=-2)
+    directions = matrix / lengths.unsqueeze(-2)
+    expected = directions @ torch.diag_embed(lengths) @ directions.mT
+    torch.testing.assert_close(hop.coloring(matrix), expected)
+
+
+def test_svd_colors_with_the_root_of_a_a_transposed_plus_eps():
+    hop = Hop(32, SMALL["mlp"])
+    matrix = torch.randn(1, 4, 8, 8)
+    root = hop.coloring(matrix)
+    expected = matrix @ matrix.mT + SMALL["mlp"].eps * torch.eye(8)
+    torch.testing.assert_close(root @ root, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"coloring": "oil"}, "coloring must be"),
+        ({"method": "pca"}, "method must be"),
+        ({"method": "gd"}, "needs coloring='mlp'"),
+        ({"width": 24, "group_size": 7}, "don't divide"),
+        ({"eps": 0.0}, "eps must be positive"),
+        ({"gradient": "magic"}, "magic"),
+        ({"width": 0}, "must be positive"),
+    ],
+)
+def test_a_wrong_shape_of_network_is_refused(settings, reason):
+    with pytest.raises(ValueError, match=reason):
+        models.RepainterConfig(**settings)
+
+
+def test_a_code_of_the_other_coloring_is_refused():
+    code = models.Repainter(SMALL["mlp"]).encode_style(picture(32, 32))
+    with pytest.raises(ValueError, match="style code"):
+        statistics_network().repaint(picture(32, 32), code)
+
+
+def test_bfloat16_autocast_keeps_the_hops_in_float32(network):
+    seen = []
+    for hop in network.hops:
+        hop.register_forward_hook(lambda _m, _i, output: seen.append(output.dtype))
+    code = network.encode_style(picture(32, 32))
+    with torch.autocast("cpu", torch.bfloat16):
+        result = network.repaint(picture(32, 32), code)
+    assert set(seen) == {torch.float32} and torch.isfinite(result.float()).all()
