@@ -1,0 +1,1 @@
+"""What people run: the web demo, the batch command line, training and evaluation."""

@@ -1,0 +1,189 @@
+"""Choose a style's built-in codes: the paintings that repaint photos most in their style.
+
+python -m app.codes --checkpoint FILE --photos FOLDER --style NAME=FOLDER ... [--out FILE]
+
+Which painting is the reference matters as much as training, so references are tried, not
+averaged: many candidates on a few photos, the best of them on more. A linear judge on pooled
+EfficientNet-Lite0 features, fitted to the same training folders, says how well a result passes for
+its style. Only training pictures are looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+import models
+from app.dataset import FolderError, PictureFolder
+from models.judge import LinearJudge, PooledFeatures
+
+JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
+CANDIDATES, SCREEN_PHOTOS = 32, 6
+FINALISTS, FINAL_PHOTOS = 8, 24
+KEPT = 4
+PHOTO_SIDE = 256  # pixels
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One style's codes, best first, with what was measured on training photos.
+
+    accuracy: share of the final photos that the judge gave to the style, a code.
+    paintings: file names, a code.
+    """
+
+    codes: list[models.StyleCode]
+    accuracy: list[float]
+    paintings: list[str]
+
+
+def spread(count: int, length: int) -> list[int]:
+    """Up to ``count`` indices spread evenly over ``range(length)``."""
+    count = min(count, length)
+    return [i * length // count for i in range(count)]
+
+
+def fit_judge(
+    folders: Mapping[str, PictureFolder], backbone: PooledFeatures, device: torch.device
+) -> LinearJudge:
+    """A judge of the folders' names, in their order, on pictures and their mirror images."""
+    rows, labels = [], []
+    total = sum(min(len(folder), JUDGED_PICTURES) for folder in folders.values())
+    with tqdm(total=total, desc="fitting the judge", unit="picture", leave=False) as bar:
+        for label, folder in enumerate(folders.values()):
+            for index in spread(JUDGED_PICTURES, len(folder)):
+                picture = folder.tensor(index).to(device)
+                rows += [backbone(picture), backbone(picture.flip(-1))]
+                labels += [label, label]
+                bar.update()
+    judge = LinearJudge(tuple(folders)).to(device)
+    return judge.fit(torch.cat(rows), torch.tensor(labels, device=device))
+
+
+@torch.no_grad()
+def scores(
+    network: models.Repainter,
+    contents: Sequence[Tensor],
+    code: models.StyleCode,
+    judge: LinearJudge,
+    backbone: PooledFeatures,
+    label: int,
+) -> tuple[float, float]:
+    """Mean log-probability of the class and share of pictures given to it.
+
+    Args:
+        contents: what ``network.encode_content`` made of the photos, once for all codes.
+    """
+    logits = torch.cat(
+        [judge(backbone(network.generate(content, code).clamp(-1, 1))) for content in contents]
+    )
+    probabilities = logits.log_softmax(1)[:, label]
+    return float(probabilities.mean()), float((logits.argmax(1) == label).float().mean())
+
+
+@torch.no_grad()
+def choose(
+    network: models.Repainter,
+    photos: PictureFolder,
+    styles: Mapping[str, PictureFolder],
+    device: torch.device,
+) -> dict[str, Choice]:
+    """The best codes of every style, on training photos.
+
+    Raises:
+        FileNotFoundError: the judge's weights are not installed.
+    """
+    backbone = PooledFeatures().to(device)
+    judge = fit_judge({**styles, "photo": photos}, backbone, device)
+    contents = [
+        network.encode_content(photos.square(i, PHOTO_SIDE).to(device))
+        for i in spread(FINAL_PHOTOS, len(photos))
+    ]
+    screen = contents[:: max(1, len(contents) // SCREEN_PHOTOS)][:SCREEN_PHOTOS]
+    steps = sum(min(CANDIDATES, len(f)) + min(FINALISTS, len(f)) for f in styles.values())
+    chosen = {}
+    with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
+        for label, (name, folder) in enumerate(styles.items()):
+            candidates = []
+            for index in spread(CANDIDATES, len(folder)):
+                code = network.encode_style(folder.tensor(index).to(device))
+                score, _ = scores(network, screen, code, judge, backbone, label)
+                candidates.append((score, index, code))
+                bar.update()
+            candidates.sort(key=lambda c: -c[0])
+            finals = []
+            for _, index, code in candidates[:FINALISTS]:
+                score, share = scores(network, contents, code, judge, backbone, label)
+                finals.append((score, share, folder.paths[index].name, code))
+                bar.update()
+            finals.sort(key=lambda f: (-f[1], -f[0]))
+            best = finals[:KEPT]
+            chosen[name] = Choice(
+                [code for *_, code in best], [b[1] for b in best], [b[2] for b in best]
+            )
+    return chosen
+
+
+def style_folders(pairs: Sequence[str]) -> dict[str, str]:
+    """NAME=FOLDER arguments as a dictionary.
+
+    Raises:
+        ValueError: one that is not NAME=FOLDER, or a name that is taken.
+    """
+    folders: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, folder = pair.partition("=")
+        if not separator or not name or not folder or "/" in name:
+            raise ValueError(f"--style must be NAME=FOLDER, got {pair!r}")
+        if name in folders or name == "photo":
+            raise ValueError(f"the style name {name!r} is taken")
+        folders[name] = folder
+    return folders
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0 done, 2 a wrong command line or unreadable input."""
+    parser = argparse.ArgumentParser(prog="python -m app.codes", description=__doc__)
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--photos", required=True, help="folder of training photos")
+    parser.add_argument("--style", required=True, action="append", metavar="NAME=FOLDER")
+    parser.add_argument("--out", help="checkpoint to write (the same file)")
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args(argv)
+    device = torch.device(arguments.device)
+    try:
+        checkpoint = models.load_checkpoint(arguments.checkpoint, device)
+        folders = style_folders(arguments.style)
+        styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
+        photos = PictureFolder(arguments.photos, name="photo")
+        chosen = choose(checkpoint.network, photos, styles, device)
+    except (FolderError, FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    codes = checkpoint.styles | {name: choice.codes for name, choice in chosen.items()}
+    record = checkpoint.record | {"codes": record_of(chosen)}
+    out = Path(arguments.out or arguments.checkpoint)
+    models.save_checkpoint(out, checkpoint.network, codes, record)
+    for name, choice in chosen.items():
+        shares = " ".join(f"{share:.2f}" for share in choice.accuracy)
+        print(f"{name}: accuracy on training photos, a code: {shares}")
+    return 0
+
+
+def record_of(chosen: Mapping[str, Choice]) -> dict:
+    """What a checkpoint's header says of the choice."""
+    return {
+        name: {"accuracy_on_training_photos": [round(a, 3) for a in choice.accuracy]}
+        for name, choice in chosen.items()
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,469 @@
+"""The batch command line: what it paints, what it refuses, and what its exit codes say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+from PIL import Image
+
+from app import images, stylize
+from app.painter import Painter
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Runs the command line on the tiny network; gives its exit code, stdout and stderr."""
+
+    def command(*arguments: object, style: str = "dots", out: object = tmp_path / "out"):
+        # The last of two equal options counts: a test's own ones come after these.
+        argv = ["--checkpoint", checkpoint, "--device", "cpu", "--style", style, "--out", out]
+        argv = [*map(str, argv), *map(str, arguments)]
+        try:
+            code = stylize.main(argv)
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder with cat.jpg, cup.png, a text file and a subfolder with pilot.webp."""
+    folder = tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    Image.fromarray(skimage.data.chelsea()[:40, :60]).save(folder / "cat.jpg")
+    Image.fromarray(skimage.data.coffee()[:30, :50]).save(folder / "cup.png")
+    Image.fromarray(skimage.data.astronaut()[:50, :40]).save(folder / "more" / "pilot.webp")
+    (folder / "read me.txt").write_text("no picture")
+    return folder
+
+
+def written(folder: Path) -> list[str]:
+    """Every file under a folder, hidden ones and leftovers included."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def save(path: Path, pixels: np.ndarray, **options) -> Path:
+    Image.fromarray(pixels).save(path, **options)
+    return path
+
+
+# --- What is painted and where it goes ------------------------------------------------------
+
+
+def test_a_photo_becomes_a_painting_of_its_size_and_format(run, photos, tmp_path):
+    code, _, err = run(photos / "cat.jpg")
+    assert code == 0
+    assert err.splitlines()[-1].startswith("1 painted")
+    assert written(tmp_path / "out") == ["cat.jpg"]
+    painted = images.load(tmp_path / "out" / "cat.jpg").rgb
+    assert painted.shape == (40, 60, 3)
+    assert not np.array_equal(painted, images.load(photos / "cat.jpg").rgb)
+
+
+def test_of_a_folder_the_pictures_are_painted_and_other_files_passed_over(run, photos, tmp_path):
+    code, _, err = run(photos)
+    assert code == 0
+    assert "read me" not in err
+    assert written(tmp_path / "out") == ["cat.jpg", "cup.png"]
+
+
+def test_recursive_mirrors_the_subfolders(run, photos, tmp_path):
+    assert run(photos, "--recursive")[0] == 0
+    assert written(tmp_path / "out") == ["cat.jpg", "cup.png", os.path.join("more", "pilot.webp")]
+
+
+def test_a_glob_that_no_shell_expanded_is_expanded(run, photos, tmp_path):
+    assert run(photos / "c*")[0] == 0
+    assert written(tmp_path / "out") == ["cat.jpg", "cup.png"]
+
+
+def test_a_name_with_brackets_is_a_file_where_there_is_one(run, tmp_path):
+    save(tmp_path / "cat[1].png", skimage.data.chelsea()[:16, :16])
+    assert run(tmp_path / "cat[1].png")[0] == 0
+    assert written(tmp_path / "out") == ["cat[1].png"]
+
+
+def test_a_photo_named_twice_is_painted_once(run, photos, tmp_path):
+    _, out, _ = run(photos, photos / "cat.jpg", "--json")
+    assert len(out.splitlines()) == 2
+
+
+def test_results_inside_the_input_folder_are_not_read_as_photos(run, photos):
+    out = photos / "painted"
+    assert run(photos, "--recursive", out=out)[0] == 0
+    first = written(out)
+    assert run(photos, "--recursive", "--overwrite", out=out)[0] == 0
+    assert written(out) == first == ["cat.jpg", "cup.png", os.path.join("more", "pilot.webp")]
+
+
+@pytest.mark.parametrize("format", ["png", "jpg", "webp"])
+def test_format_is_the_one_asked_for(run, photos, tmp_path, format):
+    assert run(photos / "cup.png", "--format", format)[0] == 0
+    with Image.open(tmp_path / "out" / f"cup.{format}") as result:
+        assert result.format == {"png": "PNG", "jpg": "JPEG", "webp": "WEBP"}[format]
+
+
+@pytest.mark.parametrize(
+    ("name", "result"), [("a.JPEG", "a.jpg"), ("a.jfif", "a.jpg"), ("a.tif", "a.png")]
+)
+def test_the_default_format_is_the_photos_own_or_else_png(run, tmp_path, name, result):
+    format = "TIFF" if name.endswith("tif") else "JPEG"
+    save(tmp_path / name, skimage.data.chelsea()[:16, :16], format=format)
+    assert run(tmp_path / name)[0] == 0
+    assert written(tmp_path / "out") == [result]
+
+
+def test_strength_0_gives_back_the_photo_pixel_for_pixel(run, photos, tmp_path):
+    assert run(photos / "cat.jpg", "--strength", 0, "--format", "png")[0] == 0
+    result = images.load(tmp_path / "out" / "cat.png").rgb
+    assert np.array_equal(result, images.load(photos / "cat.jpg").rgb)
+
+
+def test_max_size_bounds_the_longest_side(run, photos, tmp_path):
+    assert run(photos / "cat.jpg", "--max-size", 30)[0] == 0
+    assert images.load(tmp_path / "out" / "cat.jpg").rgb.shape == (20, 30, 3)
+
+
+def test_a_painting_of_ones_own_is_a_style(run, photos, tmp_path):
+    assert run(photos / "cat.jpg", style=str(photos / "cup.png"))[0] == 0
+    assert written(tmp_path / "out") == ["cat.jpg"]
+
+
+def test_an_existing_result_is_skipped_and_said_so(run, photos, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cat.jpg").write_bytes(b"mine")
+    code, out, err = run(photos, "--json")
+    assert code == 0
+    assert (tmp_path / "out" / "cat.jpg").read_bytes() == b"mine"
+    assert "cat.jpg: skipped" in err
+    assert "--overwrite" in err
+    assert err.splitlines()[-1].startswith("1 painted, 1 skipped")
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["skipped", "done"]
+
+
+def test_overwrite_replaces_an_existing_result(run, photos, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cat.jpg").write_bytes(b"mine")
+    assert run(photos / "cat.jpg", "--overwrite")[0] == 0
+    assert images.load(tmp_path / "out" / "cat.jpg").rgb.shape == (40, 60, 3)
+
+
+def test_json_prints_one_object_a_picture(run, photos, tmp_path):
+    missing = tmp_path / "gone.jpg"
+    code, out, _ = run(photos / "cat.jpg", missing, "--json")
+    assert code == 1
+    done, failed = [json.loads(line) for line in out.splitlines()]
+    assert done["input"] == str(photos / "cat.jpg")
+    assert done["output"] == str(tmp_path / "out" / "cat.jpg")
+    assert (done["status"], done["reason"]) == ("done", None)
+    assert (done["width"], done["height"]) == (60, 40)
+    assert done["seconds"] > 0
+    assert failed["input"] == str(missing)
+    assert (failed["status"], failed["reason"]) == ("failed", "no such file")
+    assert failed["output"] is failed["width"] is failed["height"] is None
+
+
+def test_without_json_stdout_stays_empty(run, photos):
+    assert run(photos)[1] == ""
+
+
+# --- Bad pictures ---------------------------------------------------------------------------
+
+
+def missing(path: Path) -> None:
+    pass
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def text(path: Path) -> None:
+    path.write_text("Dear diary,\n" * 50)
+
+
+def truncated(path: Path) -> None:
+    save(path, skimage.data.chelsea()[:64, :64])
+    path.write_bytes(path.read_bytes()[:-400])
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (missing, "no such file"),
+        (empty, "is empty (0 bytes)"),
+        (text, "is not a picture in a format that can be read"),
+        (truncated, "is cut short: the file ends before the picture does"),
+    ],
+)
+def test_a_bad_file_gets_one_line_and_the_rest_goes_on(run, photos, tmp_path, make, reason):
+    bad = tmp_path / "bad.jpg"
+    make(bad)
+    code, _, err = run(bad, photos / "cat.jpg")
+    assert code == 1
+    lines = err.splitlines()
+    assert lines[:1] == [f"{bad}: failed: {reason}"]
+    assert lines[1].startswith("1 painted, 1 failed")
+    assert len(lines) == 2
+    assert written(tmp_path / "out") == ["cat.jpg"]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 4000)])
+def test_a_picture_of_one_pixel_and_a_strip_keep_their_size(run, tmp_path, size):
+    width, height = size
+    save(tmp_path / "odd.png", np.full((height, width, 3), 90, np.uint8))
+    assert run(tmp_path / "odd.png")[0] == 0
+    assert images.load(tmp_path / "out" / "odd.png").rgb.shape == (height, width, 3)
+
+
+def test_an_all_black_picture_is_painted(run, tmp_path):
+    save(tmp_path / "night.png", np.zeros((40, 40, 3), np.uint8))
+    assert run(tmp_path / "night.png")[0] == 0
+    assert images.load(tmp_path / "out" / "night.png").rgb.shape == (40, 40, 3)
+
+
+def test_16_bit_gray_is_painted_like_its_8_bit_twin(run, tmp_path):
+    levels = skimage.data.chelsea()[:40, :40, 1]
+    save(tmp_path / "eight.png", levels)
+    save(tmp_path / "sixteen.png", levels.astype(np.uint16) * 257)
+    assert run(tmp_path / "eight.png", tmp_path / "sixteen.png")[0] == 0
+    eight, sixteen = (
+        images.load(tmp_path / "out" / name).rgb for name in ("eight.png", "sixteen.png")
+    )
+    assert np.array_equal(eight, sixteen)
+
+
+def test_a_cmyk_jpeg_comes_back_in_its_colors(run, tmp_path):
+    photo = skimage.data.astronaut()[:64, :64]
+    Image.fromarray(photo).convert("CMYK").save(tmp_path / "print.jpg", quality=95)
+    assert run(tmp_path / "print.jpg", "--strength", 0)[0] == 0
+    result = images.load(tmp_path / "out" / "print.jpg").rgb
+    assert np.abs(result.astype(int) - photo).mean() < 8
+
+
+def test_the_first_frame_of_an_animated_gif_is_painted_and_said_so(run, tmp_path):
+    frames = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    code, _, err = run(tmp_path / "moving.gif", "--strength", 0)
+    assert code == 0
+    assert f"{tmp_path / 'moving.gif'}: only the first of its 2 frames is used" in err
+    result = images.load(tmp_path / "out" / "moving.png").rgb
+    assert np.array_equal(result, np.broadcast_to((255, 0, 0), (10, 20, 3)))
+
+
+def test_transparency_is_kept(run, tmp_path):
+    rgba = np.dstack(
+        [skimage.data.chelsea()[:40, :60], np.tile(np.arange(60, dtype=np.uint8), (40, 1))]
+    )
+    save(tmp_path / "cut.png", rgba)
+    assert run(tmp_path / "cut.png")[0] == 0
+    assert np.array_equal(images.load(tmp_path / "out" / "cut.png").alpha, rgba[..., 3])
+
+
+def test_transparency_that_jpg_cannot_keep_is_said(run, tmp_path):
+    save(tmp_path / "cut.png", np.full((20, 20, 4), 100, np.uint8))
+    code, out, err = run(tmp_path / "cut.png", "--format", "jpg", "--json")
+    assert code == 0
+    assert "cut.png: its transparency was laid on white" in err
+    assert "transparency" in json.loads(out)["notes"][0]
+
+
+def test_exif_orientation_6_comes_out_upright(run, tmp_path):
+    upright = skimage.data.astronaut()[:64, :96]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save(tmp_path / "phone.jpg", np.rot90(upright, 1), exif=exif, quality=95)
+    assert run(tmp_path / "phone.jpg", "--strength", 0)[0] == 0
+    with Image.open(tmp_path / "out" / "phone.jpg") as result:
+        assert result.getexif().get(0x0112, 1) == 1
+        pixels = np.asarray(result)
+    assert pixels.shape == upright.shape
+    assert np.abs(pixels.astype(int) - upright).mean() < 8
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "not enough memory for its size; --max-size makes it smaller"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "not enough memory for its size"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+            "not enough memory for its size",
+        ),
+        (RuntimeError("the solver\ndid not converge"), "RuntimeError: the solver"),
+    ],
+)
+def test_an_unexpected_error_fails_one_picture(run, photos, tmp_path, monkeypatch, error, reason):
+    paint = Painter.paint
+
+    def fails_on_the_cat(self, picture, *rest):
+        if picture.name.endswith("cat.jpg"):
+            raise error
+        return paint(self, picture, *rest)
+
+    monkeypatch.setattr(Painter, "paint", fails_on_the_cat)
+    code, _, err = run(photos)
+    assert code == 1
+    assert err.splitlines()[0].startswith(f"{photos / 'cat.jpg'}: failed: {reason}")
+    assert len(err.splitlines()) == 2
+    assert written(tmp_path / "out") == ["cup.png"]
+
+
+def test_a_full_disk_leaves_no_half_written_file(run, photos, tmp_path, monkeypatch):
+    def full_disk(self, file, *_, **__):
+        file.write(b"half a pict")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full_disk)
+    code, _, err = run(photos / "cat.jpg")
+    assert code == 1
+    assert f"{tmp_path / 'out' / 'cat.jpg'}: cannot be written: No space left on device" in err
+    assert written(tmp_path / "out") == []
+
+
+def test_ctrl_c_stops_cleanly_and_says_what_is_left(run, photos, tmp_path, monkeypatch):
+    load = images.load
+
+    def interrupted_at_the_cup(path):
+        if Path(path).name == "cup.png":
+            raise KeyboardInterrupt
+        return load(path)
+
+    monkeypatch.setattr(images, "load", interrupted_at_the_cup)
+    code, _, err = run(photos)
+    assert code == 130
+    assert err.splitlines() == ["interrupted: 1 painted, 1 left"]
+    assert written(tmp_path / "out") == ["cat.jpg"]
+
+
+# --- Wrong command lines --------------------------------------------------------------------
+
+
+def refused(result: tuple[int, str, str], out: Path) -> str:
+    """The message of a command line that is wrong, and before which nothing was painted."""
+    code, stdout, err = result
+    assert code == 2
+    assert stdout == ""
+    assert "Traceback" not in err
+    assert not out.exists() or written(out) == []
+    return err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("strength", ["-0.1", "1.01", "nan", "inf", "much"])
+def test_a_strength_outside_0_to_1(run, photos, tmp_path, strength):
+    message = refused(run(photos, f"--strength={strength}"), tmp_path / "out")
+    assert message.endswith(f"--strength: must be a number from 0 to 1, got '{strength}'")
+
+
+@pytest.mark.parametrize("size", ["0", "-5", "2.5", "big"])
+def test_a_max_size_that_is_no_number_of_pixels(run, photos, tmp_path, size):
+    assert f"got '{size}'" in refused(run(photos, f"--max-size={size}"), tmp_path / "out")
+
+
+def test_an_unknown_style(run, photos, tmp_path):
+    message = refused(run(photos, style="stripe"), tmp_path / "out")
+    assert "dots, stripes" in message
+    assert "did you mean 'stripes'?" in message
+
+
+def test_an_unreadable_style_picture(run, photos, tmp_path):
+    message = refused(run(photos, style=str(photos / "read me.txt")), tmp_path / "out")
+    assert message.endswith("read me.txt: is not a picture in a format that can be read")
+
+
+def test_a_missing_checkpoint(run, photos, tmp_path):
+    gone = tmp_path / "gone.safetensors"
+    assert str(gone) in refused(run(photos, "--checkpoint", gone), tmp_path / "out")
+
+
+def test_a_checkpoint_that_is_none(run, photos, tmp_path):
+    message = refused(run(photos, "--checkpoint", photos / "read me.txt"), tmp_path / "out")
+    assert "read me.txt" in message
+
+
+def test_no_out_folder(photos, checkpoint, capsys):
+    with pytest.raises(SystemExit) as stop:
+        stylize.main([str(photos), "--style", "dots", "--checkpoint", str(checkpoint)])
+    assert stop.value.code == 2
+    assert "--out" in capsys.readouterr().err
+
+
+def test_an_empty_name(run, photos, tmp_path):
+    assert "empty name" in refused(run(""), tmp_path / "out")
+    assert "must name a folder" in refused(run(photos, out=""), tmp_path / "out")
+
+
+def test_an_out_folder_that_is_a_file(run, photos, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    code, _, err = run(photos, out=tmp_path / "taken")
+    assert code == 2
+    assert f"--out {tmp_path / 'taken'}: cannot be made" in err
+
+
+def test_a_folder_without_a_picture(run, tmp_path):
+    (tmp_path / "bare" / "sub").mkdir(parents=True)
+    message = refused(run(tmp_path / "bare"), tmp_path / "out")
+    assert "bare: no picture in this folder" in message
+    assert "--recursive" in message
+
+
+def test_a_glob_that_matches_no_picture(run, photos, tmp_path):
+    message = refused(run(photos / "*.tx?"), tmp_path / "out")
+    assert message.endswith("*.tx?: matches no picture")
+
+
+def test_two_photos_for_one_result_are_both_named(run, photos, tmp_path):
+    save(photos / "cat.png", skimage.data.chelsea()[:16, :16])
+    message = refused(run(photos, "--format", "png"), tmp_path / "out")
+    assert str(photos / "cat.jpg") in message
+    assert str(photos / "cat.png") in message
+
+
+def test_a_photo_is_never_written_over(run, photos):
+    before = (photos / "cat.jpg").read_bytes()
+    code, _, err = run(photos, "--overwrite", out=photos)
+    assert code == 2
+    assert f"{photos / 'cat.jpg'} would be written over" in err
+    assert (photos / "cat.jpg").read_bytes() == before
+
+
+def test_a_device_that_is_not_there(run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    message = refused(run(photos, "--device", "cuda"), tmp_path / "out")
+    assert message.endswith("device 'cuda' is not available on this machine")
+
+
+# --- As a program ---------------------------------------------------------------------------
+
+
+def program(*arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "app.stylize", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_programs_exit_code_is_1_when_a_picture_failed(photos, checkpoint, tmp_path):
+    bad = tmp_path / "bad.jpg"
+    bad.write_text("no picture")
+    out = tmp_path / "out"
+    options = ("--style", "dots", "--checkpoint", checkpoint, "--out", out, "--json")
+    result = program(bad, photos / "cup.png", *options)
+    assert result.returncode == 1
+    assert [json.loads(line)["status"] for line in result.stdout.splitlines()] == ["failed", "done"]
+    assert result.stderr.splitlines()[0].startswith(f"{bad}: failed: ")
+    assert written(out) == ["cup.png"]

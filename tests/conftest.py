@@ -1,0 +1,57 @@
+"""The paintings beside the clone: skipped where they are absent, required where they are there."""
+
+from pathlib import Path
+
+import pytest
+
+ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+
+_skipped_needing_artworks = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def artworks() -> Path:
+    """The folder with train/ and test/, a folder a class in each. Mark tests needs_artworks."""
+    if not ARTWORKS.is_dir():
+        pytest.skip(f"no artworks at {ARTWORKS}")
+    return ARTWORKS
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_skipped_needing_artworks] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if ARTWORKS.is_dir():
+        return
+    absent = pytest.mark.skip(reason=f"no artworks at {ARTWORKS}")
+    for item in items:
+        if item.get_closest_marker("needs_artworks"):
+            item.add_marker(absent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if (
+        report.skipped
+        and not hasattr(report, "wasxfail")
+        and item.get_closest_marker("needs_artworks")
+    ):
+        item.config.stash[_skipped_needing_artworks].append(item.nodeid)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A skip is right on a machine without the paintings. Where they are, it would hide a
+    # missing dependency behind a green run.
+    if ARTWORKS.is_dir() and session.config.stash[_skipped_needing_artworks]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if ARTWORKS.is_dir():
+        for nodeid in config.stash[_skipped_needing_artworks]:
+            terminalreporter.write_line(
+                f"FAILED {nodeid}: skipped, although the artworks are there", red=True
+            )
