@@ -28,7 +28,7 @@ from tqdm import tqdm
 import models
 from app import images
 from app.codes import choose, record_of, style_folders
-from app.dataset import FolderError, PictureFolder, draw_crops
+from app.dataset import PictureFolder, draw_crops
 from models import losses
 
 # --- settings ---------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--group-size", type=int, help="channels a whitening group (statistics: the width)")
     add("--size", type=int, default=160, help="side of the training crops, pixels")
     add("--batch", type=int, default=2, help="photos a step")
-    add("--perceptual", choices=("hed", "vgg16", "none"), help="(hed; none with coloring mlp)")
+    add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add("--weight", action="append", default=[], metavar="LOSS=VALUE", help="override a weight")
     add("--learning-rate", type=float, help=f"({LEARNING_RATE}; without perceptual 1e-4)")
     add("--init", metavar="FILE", help="start from this checkpoint's network")
@@ -341,6 +341,14 @@ def _check(arguments: argparse.Namespace) -> None:
         arguments.coloring = "mlp" if arguments.method == "gd" else "statistics"
     if arguments.perceptual is None:
         arguments.perceptual = "none" if arguments.coloring == "mlp" else "hed"
+    if not arguments.perceptual.endswith(".safetensors") and arguments.perceptual not in (
+        *models.perceptual.SOURCES,
+        "none",
+    ):
+        raise ValueError(
+            "--perceptual must be hed, vgg16, a .safetensors file or none, "
+            f"got {arguments.perceptual!r}"
+        )
     if arguments.group_size is None:
         arguments.group_size = min(32, arguments.width * (4 if arguments.coloring == "mlp" else 1))
     if arguments.steps is None and arguments.minutes is None:
@@ -683,7 +691,7 @@ def main(argv: list[str] | None = None) -> int:
         run = Run(arguments)
         if arguments.resume:
             run.load_state(arguments.resume)
-    except (FolderError, FileNotFoundError, models.CheckpointError, TrainingError) as error:
+    except (FileNotFoundError, ValueError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     run.out.parent.mkdir(parents=True, exist_ok=True)

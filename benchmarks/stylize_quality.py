@@ -1,0 +1,275 @@
+"""How good the pictures of a checkpoint are, and what they cost.
+
+Style accuracy (built-in codes, and random test paintings as references), edge correlation,
+strength 0, seconds against the GD-WCT-sized network, the spectral layers' share, peak memory.
+Prints its tables and writes JSON.
+
+python -m benchmarks.stylize_quality --checkpoint checkpoints/artworks.safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+import models
+from app.codes import fit_judge, spread
+from app.dataset import PictureFolder
+from app.images import to_rgb
+from models import network as network_module
+from models.judge import LinearJudge, PooledFeatures
+
+ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+CLASSES = ("cezanne", "monet", "photo", "ukiyoe", "vangogh")
+EDGE_SIDE = 128  # pixels
+
+
+def gray(image: Tensor) -> Tensor:
+    """Luma of (B, 3, H, W): (B, 1, H, W)."""
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+    return (image * weights).sum(1, keepdim=True)
+
+
+def sobel(image: Tensor) -> Tensor:
+    """Gradient magnitude of the gray picture at 128 px: (B, 128 * 128)."""
+    small = F.interpolate(
+        gray(image), (EDGE_SIDE, EDGE_SIDE), mode="bilinear", antialias=True, align_corners=False
+    )
+    kernel = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    kernels = torch.stack([kernel, kernel.T])[:, None]
+    edges = F.conv2d(F.pad(small, (1, 1, 1, 1), mode="replicate"), kernels)
+    return edges.square().sum(1).sqrt().flatten(1)
+
+
+def edge_correlation(photo: Tensor, picture: Tensor) -> float:
+    """Pearson correlation of the two edge maps."""
+    pair = torch.cat([sobel(photo), sobel(picture)])
+    return float(torch.corrcoef(pair)[0, 1])
+
+
+def sharpness(image: Tensor) -> float:
+    """Mean norm of horizontal and vertical differences of the gray picture, 0-255 (Table 9)."""
+    levels = gray((image + 1) * 127.5)[0, 0]
+    across, down = levels[:-1, 1:] - levels[:-1, :-1], levels[1:, :-1] - levels[:-1, :-1]
+    return float((across.square() + down.square()).sqrt().mean())
+
+
+def fit_on_train(artworks: Path, backbone: PooledFeatures) -> LinearJudge:
+    """The judge: every training picture of a class up to 300, and its mirror image."""
+    folders = {c: PictureFolder(artworks / "train" / c) for c in CLASSES}
+    return fit_judge(folders, backbone, torch.device("cpu"))
+
+
+def real_accuracy(
+    judge: LinearJudge, backbone: PooledFeatures, tests: dict[str, PictureFolder]
+) -> dict[str, float]:
+    """Share of each class's real test pictures that the judge gets right."""
+    result = {}
+    for label, name in enumerate(CLASSES):
+        folder = tests[name]
+        features = torch.cat([backbone(folder.tensor(i)) for i in range(len(folder))])
+        result[name] = float((judge(features).argmax(1) == label).float().mean())
+    result["mean"] = statistics.fmean(result[name] for name in CLASSES)
+    return result
+
+
+def style_tables(
+    checkpoint: models.Checkpoint,
+    judge: LinearJudge,
+    backbone: PooledFeatures,
+    tests: dict[str, PictureFolder],
+    limit: int,
+    seed: int,
+) -> dict:
+    """Accuracy, photo share, edge correlation and sharpness a style, for both kinds of code."""
+    network, photos = checkpoint.network, tests["photo"]
+    draw = random.Random(seed)
+    indices = spread(limit, len(photos))
+    table: dict = {}
+    steps = 2 * len(checkpoint.styles) * len(indices)
+    with tqdm(total=steps, desc="stylizing", unit="picture") as bar:
+        for kind in ("built-in", "random reference"):
+            for name, codes in checkpoint.styles.items():
+                predicted, correlations, sharp = [], [], []
+                for index in indices:
+                    photo = photos.tensor(index)
+                    code = codes[0]
+                    if kind == "random reference":
+                        paintings = tests[name]
+                        code = network.encode_style(
+                            paintings.tensor(draw.randrange(len(paintings)))
+                        )
+                    picture = network.repaint(photo, code)
+                    predicted.append(int(judge(backbone(picture)).argmax()))
+                    correlations.append(edge_correlation(photo, picture))
+                    sharp.append(sharpness(picture))
+                    bar.update()
+                shares = {c: predicted.count(i) / len(predicted) for i, c in enumerate(CLASSES)}
+                table.setdefault(kind, {})[name] = {
+                    "accuracy": shares[name],
+                    "called": shares,
+                    "edge_correlation": statistics.fmean(correlations),
+                    "sharpness": statistics.fmean(sharp),
+                }
+    return table
+
+
+def strength_claims(checkpoint: models.Checkpoint, tests: dict[str, PictureFolder]) -> dict:
+    """Strength 0 against the photo, and two paintings of one style against each other."""
+    network, photo = checkpoint.network, tests["photo"].tensor(0)
+    name = next(iter(checkpoint.styles))
+    codes = [network.encode_style(tests[name].tensor(i)) for i in (0, 1)]
+    unchanged = bool((to_rgb(network.repaint(photo, codes[0], 0.0)) == to_rgb(photo)).all())
+    two = [to_rgb(network.repaint(photo, code)).astype(int) for code in codes]
+    return {
+        "strength_0_is_the_photo": unchanged,
+        "two_paintings_differ_by": float(np.abs(two[0] - two[1]).mean()),
+    }
+
+
+def seconds_at_512(network: models.Repainter, rounds: int) -> list[float]:
+    """Times of one 512 px picture with its code at hand, seconds."""
+    photo = torch.rand(1, 3, 512, 512) * 2 - 1
+    code = network.encode_style(photo[..., :256, :256])
+    network.repaint(photo, code)
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        network.repaint(photo, code)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def spectral_share(network: models.Repainter, rounds: int) -> float:
+    """Share of a 512 px picture's time that is spent inside the hops, covariances included."""
+    photo = torch.rand(1, 3, 512, 512) * 2 - 1
+    code = network.encode_style(photo[..., :256, :256])
+    spent = [0.0]
+    original = network_module.Hop.forward
+
+    def timed(self, *args, **kwargs):
+        start = time.perf_counter()
+        result = original(self, *args, **kwargs)
+        spent[0] += time.perf_counter() - start
+        return result
+
+    shares = []
+    network_module.Hop.forward = timed
+    try:
+        for _ in range(rounds + 1):
+            spent[0] = 0.0
+            start = time.perf_counter()
+            network.repaint(photo, code)
+            shares.append(spent[0] / (time.perf_counter() - start))
+    finally:
+        network_module.Hop.forward = original
+    return statistics.median(shares[1:])
+
+
+def peak_memory(checkpoint: str) -> float:
+    """Peak resident memory of one 512 px stylization above the imports, MB, in a new process."""
+    script = (
+        "import resource, sys, torch, models\n"
+        "from app import painter, images\n"
+        "import numpy as np\n"
+        "base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "p = painter.Painter(sys.argv[1], device='cpu')\n"
+        "rgb = np.random.default_rng(0).integers(0, 256, (512, 512, 3), dtype=np.uint8)\n"
+        "p.paint(images.Picture(rgb), p.style(p.style_names[0]))\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 1024)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, checkpoint], capture_output=True, text=True, check=True
+    )
+    return float(run.stdout)
+
+
+def cost(checkpoint: models.Checkpoint, path: str, rounds: int) -> dict:
+    """Seconds, ratio to the GD-WCT-sized network in the same run, spectral share, memory."""
+    torch.manual_seed(0)
+    baseline = models.Repainter(
+        models.RepainterConfig(
+            width=64, blocks=4, group_size=32, coloring="mlp", method="gd"
+        )  # C = 256, 4 residual blocks in the encoder and 4 in the generator
+    ).eval()
+    # Alternating, so that a busy moment of the machine falls on both.
+    pairs = [
+        (seconds_at_512(checkpoint.network, 1)[0], seconds_at_512(baseline, 1)[0])
+        for _ in range(rounds)
+    ]
+    return {
+        "seconds": statistics.median(p[0] for p in pairs),
+        "baseline_seconds": statistics.median(p[1] for p in pairs),
+        "ratio": statistics.median(p[0] / p[1] for p in pairs),
+        "spectral_share": spectral_share(checkpoint.network, rounds),
+        "peak_memory_mb": peak_memory(path),
+        "threads": torch.get_num_threads(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def print_tables(report: dict) -> None:
+    """The tables on standard output."""
+    real = report.get("real_accuracy")
+    if real:
+        print("judge on real test pictures: " + "  ".join(f"{k} {v:.2f}" for k, v in real.items()))
+    for kind, rows in report.get("styles", {}).items():
+        print(f"\n{kind}\n{'style':10} accuracy  called photo  edges  sharpness")
+        for name, row in rows.items():
+            print(
+                f"{name:10} {row['accuracy']:8.2f}  {row['called']['photo']:12.2f}  "
+                f"{row['edge_correlation']:5.2f}  {row['sharpness']:9.1f}"
+            )
+        mean = statistics.fmean(r["accuracy"] for r in rows.values())
+        edges = statistics.fmean(r["edge_correlation"] for r in rows.values())
+        print(f"{'mean':10} {mean:8.2f}  {'':12}  {edges:5.2f}")
+    print()
+    for group in ("claims", "cost"):
+        for key, value in report.get(group, {}).items():
+            print(f"{key:26} {value if isinstance(value, bool) else round(value, 3)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoint", default="checkpoints/artworks.safetensors")
+    parser.add_argument("--artworks", type=Path, default=ARTWORKS)
+    parser.add_argument("--limit", type=int, default=100, help="test photos")
+    parser.add_argument("--rounds", type=int, default=5, help="timings")
+    parser.add_argument("--only", choices=("quality", "cost"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file")
+    arguments = parser.parse_args()
+    checkpoint = models.load_checkpoint(arguments.checkpoint)
+    report: dict = {"checkpoint": Path(arguments.checkpoint).name, "photos": arguments.limit}
+    if arguments.only != "cost":
+        backbone = PooledFeatures()
+        tests = {c: PictureFolder(arguments.artworks / "test" / c) for c in CLASSES}
+        judge = fit_on_train(arguments.artworks, backbone)
+        report["real_accuracy"] = real_accuracy(judge, backbone, tests)
+        report["styles"] = style_tables(
+            checkpoint, judge, backbone, tests, arguments.limit, arguments.seed
+        )
+        report["claims"] = strength_claims(checkpoint, tests)
+    if arguments.only != "quality":
+        report["cost"] = cost(checkpoint, arguments.checkpoint, arguments.rounds)
+    print_tables(report)
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
