@@ -181,15 +181,19 @@ def spectral_share(network: models.Repainter, rounds: int) -> float:
 
 def peak_memory(checkpoint: str) -> float:
     """Peak resident memory of one 512 px stylization above the imports, MB, in a new process."""
+    # VmHWM belongs to this program alone; ru_maxrss would start at what its parent once held.
     script = (
-        "import resource, sys, torch, models\n"
+        "import sys, torch, models\n"
         "from app import painter, images\n"
         "import numpy as np\n"
-        "base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "def status(key):\n"
+        "    lines = open('/proc/self/status').read().splitlines()\n"
+        "    return int(next(l for l in lines if l.startswith(key)).split()[1])\n"
+        "base = status('VmRSS')\n"
         "p = painter.Painter(sys.argv[1], device='cpu')\n"
         "rgb = np.random.default_rng(0).integers(0, 256, (512, 512, 3), dtype=np.uint8)\n"
         "p.paint(images.Picture(rgb), p.style(p.style_names[0]))\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 1024)\n"
+        "print((status('VmHWM') - base) / 1024)\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", script, checkpoint], capture_output=True, text=True, check=True

@@ -81,6 +81,44 @@ def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.
     return nn.Conv2d(inputs, outputs, kernel, stride, padding, padding_mode="reflect")
 
 
+@dataclass(frozen=True)
+class Affine:
+    """What a hop does at every position: x <- matrix x + shift, group by group.
+
+    Args:
+        matrix: (B, G, n, n).
+        shift: (B, G, n, 1).
+    """
+
+    matrix: Tensor
+    shift: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        zeros = torch.zeros_like(self.shift)
+        return wct.transform(x, self.matrix, zeros, self.shift)
+
+
+def _convolve(convolution: nn.Conv2d, x: Tensor, affine: Affine | None) -> Tensor:
+    """The convolution of ``affine(x)`` for one image, without ever computing ``affine(x)``.
+
+    A map that is the same at every position may be multiplied into the kernel: it commutes with
+    the padding, which repeats positions, and with bilinear upsampling, whose weights sum to 1.
+    At full size this spares the most expensive hops a pass over the feature map.
+    """
+    if affine is None:
+        return convolution(x)
+    outputs, inputs, height, width = convolution.weight.shape
+    groups, n = affine.matrix.shape[-3:-1]
+    kernel = convolution.weight.reshape(outputs, groups, n, height * width)
+    weight = torch.einsum("ognk,gnm->ogmk", kernel, affine.matrix[0])
+    bias = torch.einsum("ognk,gn->o", kernel, affine.shift[0, :, :, 0])
+    if convolution.bias is not None:
+        bias = bias + convolution.bias
+    p = convolution.padding[0]
+    x = F.pad(x, (p, p, p, p), mode=convolution.padding_mode)
+    return F.conv2d(x, weight.reshape(convolution.weight.shape), bias, convolution.stride)
+
+
 class ResidualBlock(nn.Module):
     """x + conv(relu(conv(x))), with instance norm after each convolution where asked."""
 
@@ -175,10 +213,10 @@ class Upsampling(nn.Module):
         self.convolution = _convolution(inputs, outputs, kernel)
         self.norm = nn.GroupNorm(1, outputs) if norm else nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, affine: Affine | None = None) -> Tensor:
         # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
         x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
-        return F.leaky_relu(self.norm(self.convolution(x)), 0.2)
+        return F.leaky_relu(self.norm(_convolve(self.convolution, x, affine)), 0.2)
 
 
 class Hop(nn.Module):
@@ -226,10 +264,10 @@ class Hop(nn.Module):
         root: Tensor,
         strength: float = 1.0,
         covariances: list[Tensor] | None = None,
-    ) -> Tensor:
+    ) -> Affine:
+        """What is to be done to x (B, C, H, W) to color it with a mean and a root."""
         with torch.autocast(x.device.type, enabled=False):
-            x = x.float()
-            own_mean, covariance = wct.mean_and_covariance(x, self.groups)
+            own_mean, covariance = wct.mean_and_covariance(x.float(), self.groups)
             if covariances is not None:
                 covariances.append(covariance)
             if self.method == "gd":
@@ -241,7 +279,8 @@ class Hop(nn.Module):
             share = strength if self.alpha is None else strength * self.alpha
             eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
             matrix = (1 - share) * eye + share * matrix
-            return wct.transform(x, matrix, own_mean, (1 - share) * own_mean + share * mean)
+            shift = (1 - share) * own_mean + share * mean - matrix @ own_mean
+            return Affine(matrix, shift)
 
 
 class Repainter(nn.Module):
@@ -281,15 +320,23 @@ class Repainter(nn.Module):
                 for block in self.blocks:  # starts as an autoencoder
                     block.branch[-2].weight.zero_()
 
-    def _decode(self, x: Tensor, hop: Callable[[Tensor, int], Tensor]) -> Tensor:
-        x = hop(x, 0)
+    def _decode(self, x: Tensor, hop: Callable[[Tensor, int], Affine | None]) -> Tensor:
+        """Runs the generator; ``hop`` looks at each hop's features and says what to do to them."""
+        affine = hop(x, 0)
         for i, block in enumerate(self.blocks, 1):
-            x = hop(block(x), i)
+            x = block(x if affine is None else _in_float32(affine, x))
+            affine = hop(x, i)
+        # From here on a hop is followed by a convolution alone, which can swallow it. Only
+        # without gradients: one image's kernel is another's than the next one's.
+        fold = len(x) == 1 and not torch.is_grad_enabled()
         for i, upsampling in enumerate(self.upsamplings, 1 + len(self.blocks)):
-            x = upsampling(x)
-            if i < len(self.hops):
-                x = hop(x, i)
-        return torch.tanh(self.output(x))
+            if affine is not None and not fold:
+                x, affine = _in_float32(affine, x), None
+            x = upsampling(x, affine)
+            affine = hop(x, i) if i < len(self.hops) else None
+        if affine is not None and not fold:
+            x, affine = _in_float32(affine, x), None
+        return torch.tanh(_convolve(self.output, x, affine))
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -309,9 +356,8 @@ class Repainter(nn.Module):
             return self.generate(content, code), code
         records: list[Tensor] = []
 
-        def open_hop(x: Tensor, index: int) -> Tensor:
+        def open_hop(x: Tensor, index: int) -> None:
             records.extend(self.hops[index].record(x))
-            return x
 
         picture = self._decode(content, open_hop)
         return picture, StyleCode(tuple(records))
@@ -344,7 +390,7 @@ class Repainter(nn.Module):
         """
         coloring = self.coloring(code)
 
-        def hop(x: Tensor, index: int) -> Tensor:
+        def hop(x: Tensor, index: int) -> Affine:
             return self.hops[index](x, *coloring[index], strength, covariances)
 
         return self._decode(content, hop)
@@ -379,9 +425,15 @@ class Repainter(nn.Module):
         content = self.encode_content(_pad(photo))
         picture = self.generate(content, code, strength)[..., :height, :width]
         if strength < 1:
-            own = self._decode(content, lambda x, _: x)[..., :height, :width]
+            own = self._decode(content, lambda *_: None)[..., :height, :width]
             picture = picture + (1 - strength) * (photo - own)
         return picture.clamp(-1, 1)
+
+
+def _in_float32(affine: Affine, x: Tensor) -> Tensor:
+    # Half precision would leave whitened features with errors that the next hop amplifies.
+    with torch.autocast(x.device.type, enabled=False):
+        return affine(x.float())
 
 
 def _pad(image: Tensor) -> Tensor:

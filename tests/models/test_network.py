@@ -92,7 +92,8 @@ def test_a_hop_gives_the_features_the_paintings_mean_and_covariance():
     content = torch.randn(2, 8, 20, 20) * 3 + 1
     painting = torch.randn(1, 8, 30, 30).cumsum(1)
     mean, root = hop.record(painting)
-    colored_mean, covariance = wct.mean_and_covariance(hop(content, mean, root), 1)
+    colored = hop(content, mean, root)(content)
+    colored_mean, covariance = wct.mean_and_covariance(colored, 1)
     target = root @ root.mT
     torch.testing.assert_close(colored_mean, mean.expand_as(colored_mean), atol=1e-4, rtol=1e-4)
     # eps is added on both sides, so the covariances agree up to its share.
@@ -106,6 +107,15 @@ def test_each_image_of_a_batch_is_whitened_by_itself(network):
         network(photos[i : i + 1], network.encode_style(paintings[i : i + 1])) for i in range(3)
     ]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("strength", [0.4, 1.0])
+def test_a_hop_folded_into_a_convolution_changes_nothing(network, strength):
+    photo, code = picture(32, 40), network.encode_style(picture(32, 32, 1))
+    with torch.no_grad():
+        folded = network(photo, code, strength)
+    unfolded = network(photo, code, strength).detach()
+    torch.testing.assert_close(folded, unfolded, atol=2e-5, rtol=0)
 
 
 def test_gradients_reach_every_weight_and_are_finite(network):
@@ -173,7 +183,7 @@ def test_a_code_of_the_other_coloring_is_refused():
 def test_bfloat16_autocast_keeps_the_hops_in_float32(network):
     seen = []
     for hop in network.hops:
-        hop.register_forward_hook(lambda _m, _i, output: seen.append(output.dtype))
+        hop.register_forward_hook(lambda _m, _i, output: seen.append(output.matrix.dtype))
     code = network.encode_style(picture(32, 32))
     with torch.autocast("cpu", torch.bfloat16):
         result = network.repaint(picture(32, 32), code)
