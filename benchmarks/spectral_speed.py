@@ -155,7 +155,7 @@ def main() -> None:
     kind = "processor time, free of load" if clock.alone else "wall time: load shows in it"
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(
-        f"torch {torch.__version__} on {where}, {torch.get_num_threads()} threads of {cores} cores, "
+        f"torch {torch.__version__} on {where}, {torch.get_num_threads()} threads, {cores} cores, "
         f"load {load:.1f} at the start; least of {options.repeats} runs, {kind}"
     )
     sizes = {}

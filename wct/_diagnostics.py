@@ -43,16 +43,17 @@ def beta_smoothness(
     *,
     steps: Sequence[float] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
 ) -> Tensor:
-    """The effective beta of a loss: how fast its gradient changes along itself.
+    """The effective beta of a loss: how fast its gradient changes downhill.
 
-    The largest ||g(x - s g) - g(x)|| / ||s g|| over the steps s, g being the gradient, as in
-    Fig. 2 of "Why Approximate Matrix Square Root Outperforms Accurate SVD". Smaller is smoother;
-    for a quadratic loss it is at most the largest curvature.
+    The largest ||g(x - s u) - g(x)|| / s over the distances s, where g is the gradient and u its
+    direction at x; what Figs. 2 and 4 of "Why Approximate Matrix Square Root Outperforms
+    Accurate SVD" compare. Smaller is smoother; for a quadratic loss it is at most the largest
+    curvature.
 
     Args:
         loss: takes a tensor like ``at`` and returns a scalar.
         at: the point x, any shape.
-        steps: lengths in units of the gradient, positive, in the range of learning rates.
+        steps: the distances, positive, in the units of ``at``.
 
     Returns:
         A scalar; 0 where the gradient is 0.
@@ -72,8 +73,9 @@ def beta_smoothness(
     length = torch.linalg.vector_norm(here)
     if float(length) == 0:
         return torch.zeros_like(length)
+    direction = here / length
     changes = [
-        torch.linalg.vector_norm(gradient(at.detach() - step * here) - here) / (step * length)
+        torch.linalg.vector_norm(gradient(at.detach() - step * direction) - here) / step
         for step in steps
     ]
     return torch.stack(changes).amax()

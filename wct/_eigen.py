@@ -11,15 +11,20 @@ from torch.autograd.function import once_differentiable
 
 from wct._newton_schulz import SchulzRoot, newton_schulz
 from wct._rules import Exact, Newton, Rule, as_rule, power_differences
-from wct._solver import Solve, check_covariance, full_precision
+from wct._solver import Solve, check_covariance, full_precision, remember_signature
+
+SOLVERS = ("eigh", "eigh_cpu", "newton_schulz")
 
 
 def _decompose(covariance: Tensor, eps: float, on_cpu: bool = False) -> tuple[Tensor, Tensor]:
     """Eigenvalues, descending and at least ``eps``, and vectors, cut off from the graph."""
+    if not eps >= 0:
+        raise ValueError(f"eps must not be negative, got {eps}")
     values, vectors = Solve.apply(covariance.detach(), on_cpu)
     return values.clamp_min(eps), vectors
 
 
+@remember_signature
 class _Spectrum(torch.autograd.Function):
     """Hands values and vectors on and ties them to their covariance by the rule's gradient."""
 
@@ -43,10 +48,12 @@ class _Spectrum(torch.autograd.Function):
         return grad, None, None, None
 
 
+@remember_signature
 class _Power(torch.autograd.Function):
     """V diag(l^exponent) V^T, differentiated in the basis of the eigenvectors.
 
-    Four products of matrices go back, against six through V and l by autograd.
+    Four products of matrices go back, against five through V and l by autograd, and half as much
+    is kept for them.
     """
 
     generate_vmap_rule = True
@@ -76,6 +83,7 @@ class _Power(torch.autograd.Function):
         return result, None, None, None, None
 
 
+@remember_signature
 class _ExactGradient(torch.autograd.Function):
     """The exact gradient of a matrix power as a function of the covariance, for its own gradient.
 
@@ -161,8 +169,8 @@ def eigh(
         Values (..., d) and vectors (..., d, d), one vector a column.
 
     Raises:
-        ValueError: wrong shape or type, entries that are not finite, or a rule that
-            differentiates matrix functions alone (``exact``, ``newton``).
+        ValueError: wrong shape or type, entries that are not finite, a negative eps, or a rule
+            that differentiates matrix functions alone (``exact``, ``newton``).
     """
     rule = as_rule(gradient)
     covariance = check_covariance(covariance)
@@ -192,7 +200,7 @@ def matrix_power(
         covariance: (..., d, d), float32 or float64; symmetrized before use.
         exponent: any real number.
         gradient: a rule or its name; ``exact`` is the true derivative.
-        eps: the smallest eigenvalue that is believed.
+        eps: the smallest eigenvalue that is believed; 0 bounds no gradient.
         solver: ``eigh``; ``eigh_cpu``, the same by way of the CPU; ``newton_schulz``, for the
             exponents 0.5 and -0.5 and the rules ``exact`` and ``newton``, which adds eps to the
             diagonal instead of clamping; or ``auto``: eigh on a CPU, and elsewhere the fastest
@@ -202,9 +210,9 @@ def matrix_power(
         (..., d, d), symmetric.
 
     Raises:
-        ValueError: wrong shape or type, entries that are not finite, an unknown solver, or a
-            rule that can't differentiate this power (``newton`` is for 0.5 and -0.5, ``topn``
-            needs n values) or can't be used with this solver.
+        ValueError: wrong shape or type, entries that are not finite, a negative eps, an unknown
+            solver, or a rule that can't differentiate this power (``newton`` is for 0.5 and
+            -0.5, ``topn`` needs n values) or can't be used with this solver.
     """
     rule, exponent = as_rule(gradient), float(exponent)
     covariance = check_covariance(covariance)
@@ -220,14 +228,14 @@ def matrix_power(
         return _Power.apply(covariance, values, vectors, exponent, rule)
 
 
-SOLVERS = ("eigh", "eigh_cpu", "newton_schulz")
-
-
 def _schulz_power(covariance: Tensor, exponent: float, rule: Rule, eps: float) -> Tensor:
     if exponent not in (0.5, -0.5):
         raise ValueError(f"newton_schulz is for the exponents 0.5 and -0.5, got {exponent}")
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
-    shifted = covariance + eps * eye
+    # A few roundings of the trace on top: an eigenvalue that rounding took below 0 would grow
+    # with every iteration.
+    trace = covariance.detach().diagonal(dim1=-2, dim2=-1).sum(-1).abs()[..., None, None]
+    shifted = covariance + (eps + 4 * torch.finfo(covariance.dtype).eps * trace) * eye
     if isinstance(rule, Newton):
         return newton_schulz(shifted, iterations=rule.iterations)[0 if exponent > 0 else 1]
     if isinstance(rule, Exact):
@@ -258,7 +266,9 @@ def _measured_fastest(
     Measured, since it changes with the libraries: batched eigh on CUDA became 30 to 130 times
     slower from one release to another.
     """
-    factors = torch.randn(batch, d, 2 * d, dtype=dtype, device=device)
+    # Its own generator leaves the caller's random numbers as they are.
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randn(batch, d, 2 * d, dtype=dtype, generator=generator).to(device)
     covariance = factors @ factors.mT / (2 * d)
     seconds = {}
     for solver in SOLVERS if schulz else SOLVERS[:2]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from wct._solver import check_covariance, full_precision
 
@@ -78,27 +77,63 @@ def solve_lyapunov(root: Tensor, right: Tensor) -> Tensor:
     return C / 2
 
 
+def _batch_first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    """What vmap hands over, with the mapped dimension first, or repeated where there is none."""
+    return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
 class SchulzRoot(torch.autograd.Function):
-    """A root by Newton-Schulz with the exact gradient, which keeps two matrices, not iterates.
+    """A root by Newton-Schulz with the exact gradient, which keeps one matrix, not the iterates.
 
     For S = M^(1/2), dL/dM solves S X + X S = dL/dS. For Z = M^(-1/2), dM is -Z^-1 d(Z^2) Z^-1
     turned round: dL/dM = -Z^2 X Z^2 with Z X + X Z = dL/dZ.
     """
 
     @staticmethod
-    def forward(ctx, covariance: Tensor, exponent: float) -> Tensor:
-        result = newton_schulz(covariance)[0 if exponent > 0 else 1]
-        ctx.save_for_backward(result)
-        ctx.exponent = exponent
-        return result
+    def forward(covariance: Tensor, exponent: float) -> Tensor:
+        return newton_schulz(covariance)[0 if exponent > 0 else 1]
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.exponent = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
     def backward(ctx, grad: Tensor):
-        (result,) = ctx.saved_tensors
+        return _SchulzGradient.apply(*ctx.saved_tensors, grad, ctx.exponent), None
+
+    @staticmethod
+    def vmap(info, in_dims, covariance: Tensor, exponent: float):
+        return SchulzRoot.apply(covariance.movedim(in_dims[0], 0), exponent), 0
+
+
+class _SchulzGradient(torch.autograd.Function):
+    """The backward pass of `SchulzRoot`, apart so that vmap finds matrices in it, too."""
+
+    @staticmethod
+    def forward(result: Tensor, grad: Tensor, exponent: float) -> Tensor:
         with full_precision(result):
             X = solve_lyapunov(result, (grad + grad.mT) / 2)
-            if ctx.exponent < 0:
+            if exponent < 0:
                 square = result @ result
                 X = -square @ X @ square
-        return (X + X.mT) / 2, None
+        return (X + X.mT) / 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        raise RuntimeError(
+            "newton_schulz with the rule 'exact' can't be differentiated twice; "
+            "use the solver eigh, or the rule newton"
+        )
+
+    @staticmethod
+    def vmap(info, in_dims, result: Tensor, grad: Tensor, exponent: float):
+        result, grad = (
+            _batch_first(tensor, dim, info.batch_size)
+            for tensor, dim in ((result, in_dims[0]), (grad, in_dims[1]))
+        )
+        return _SchulzGradient.apply(result, grad, exponent), 0

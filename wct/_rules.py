@@ -45,13 +45,19 @@ class Rule:
         """
         raise ValueError(f"the rule {self.name!r} has no coefficients")
 
+    def shares(self, values: Tensor) -> Tensor:
+        """K_ij (l_i - l_j), how much of the true gradient the rule lets through.
+
+        (..., d) -> (..., d, d), symmetric, between 0 and 1 off the diagonal, which is 0.
+        """
+        return self.coefficients(values) * (values.unsqueeze(-1) - values.unsqueeze(-2))
+
     def divided_differences(self, values: Tensor, exponent: float) -> Tensor:
         """D for the matrix power f(l) = l^exponent: (..., d) -> (..., d, d), symmetric."""
-        gaps = values.unsqueeze(-1) - values.unsqueeze(-2)
-        share = self.coefficients(values) * gaps
         # The diagonal is f'(l) under every rule: no rule touches the eigenvalues' gradient.
-        share = share + torch.eye(values.shape[-1], dtype=values.dtype, device=values.device)
-        return share * power_differences(values, exponent)
+        shares = self.shares(values)
+        shares = shares + torch.eye(values.shape[-1], dtype=values.dtype, device=values.device)
+        return shares * power_differences(values, exponent)
 
     def power_gradient(self, values: Tensor, exponent: float, grad: Tensor) -> Tensor:
         """Gradient of a matrix power in the basis of the eigenvectors.
@@ -114,7 +120,7 @@ def power_differences(values: Tensor, exponent: float) -> Tensor:
         rows, columns = roots.unsqueeze(-1), roots.unsqueeze(-2)
         return -1 / (rows * columns * (rows + columns))
     # a^(p-1) expm1(p u)/expm1(u) with u = log(b/a) <= 0, and p at u = 0.
-    large, small, _ = _ordered_pairs(values)
+    large, small = _ordered_pairs(values)
     near = torch.log1p(-_relative_gaps(large, small))
     u = torch.where(2 * small > large, near, (small / large).log())
     equal = u == 0
@@ -123,15 +129,19 @@ def power_differences(values: Tensor, exponent: float) -> Tensor:
     return large ** (exponent - 1) * torch.where(equal, torch.full_like(u, exponent), quotient)
 
 
-def _ordered_pairs(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Larger value, smaller value and sign of every pair: each (..., d, d); sign +1 above."""
+def _ordered_pairs(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Larger and smaller value of every pair: (..., d) -> twice (..., d, d)."""
     if values.ndim < 1:
         raise ValueError(f"eigenvalues must have shape (..., d), got {tuple(values.shape)}")
-    d = values.shape[-1]
     rows, columns = values.unsqueeze(-1), values.unsqueeze(-2)
+    return torch.maximum(rows, columns), torch.minimum(rows, columns)
+
+
+def _sign(values: Tensor) -> Tensor:
+    """The skew-symmetric sign of K, (d, d): +1 above the diagonal, 0 on it, -1 below."""
+    d = values.shape[-1]
     ones = torch.ones(d, d, dtype=values.dtype, device=values.device)
-    sign = ones.triu(1) - ones.tril(-1)
-    return torch.maximum(rows, columns), torch.minimum(rows, columns), sign
+    return ones.triu(1) - ones.tril(-1)
 
 
 def _relative_gaps(large: Tensor, small: Tensor) -> Tensor:
@@ -142,15 +152,30 @@ def _relative_gaps(large: Tensor, small: Tensor) -> Tensor:
     return ((large - small) / large).clamp_max(1 - torch.finfo(large.dtype).eps)
 
 
-def _geometric_sum(relative_gap: Tensor, terms: int) -> Tensor:
-    """1 + r + ... + r^(terms - 1) = (1 - r^terms) / (1 - r) in closed form.
+def _power(base: Tensor, exponent: int) -> Tensor:
+    """base^exponent for an integer of at least 1, by squaring: several times faster than pow."""
+    power = base
+    for bit in bin(exponent)[3:]:
+        power = power * power
+        if bit == "1":
+            power = power * base
+    return power
 
-    r^terms is taken as exp(terms log1p(r - 1)), which has no cancellation as r nears 1.
+
+def _geometric_sum(ratio: Tensor, relative_gap: Tensor, terms: int) -> Tensor:
+    """1 + r + ... + r^(terms - 1) without a loop over the terms, and without cancellation.
+
+    Far from r = 1 it is (1 - r^terms) / (1 - r). Near it, where that is 0/0, the sum of k terms
+    is doubled by S_2k = S_k (1 + r^k): nothing is subtracted.
     """
-    equal = relative_gap == 0
-    safe = torch.where(equal, torch.full_like(relative_gap, 0.5), relative_gap)
-    total = -torch.expm1(terms * torch.log1p(-safe)) / safe
-    return torch.where(equal, torch.full_like(total, terms), total)
+    total, power = torch.ones_like(ratio), ratio
+    for bit in bin(terms)[3:]:
+        total, power = total * (1 + power), power * power
+        if bit == "1":
+            total, power = total + power, power * ratio
+    near = power > 0.5
+    gap = torch.where(near, torch.ones_like(ratio), relative_gap)
+    return torch.where(near, total, (1 - power) / gap)
 
 
 @dataclass(frozen=True)
@@ -160,7 +185,8 @@ class Analytic(Rule):
     name: ClassVar[str] = "analytic"
 
     def coefficients(self, values: Tensor) -> Tensor:
-        large, small, sign = _ordered_pairs(values)
+        large, small = _ordered_pairs(values)
+        sign = _sign(values)
         # The diagonal's 1/0 is replaced, not multiplied away: 0 * inf would be NaN.
         gap = torch.where(sign == 0, torch.ones_like(large), large - small)
         return sign / gap
@@ -184,9 +210,13 @@ class Clip(Rule):
             raise ValueError(f"threshold must be positive, got {self.threshold}")
 
     def coefficients(self, values: Tensor) -> Tensor:
-        large, small, sign = _ordered_pairs(values)
+        large, small = _ordered_pairs(values)
         # min(1/gap, T) = 1/max(gap, 1/T), without a division by zero.
-        return sign / (large - small).clamp_min(1 / self.threshold)
+        return _sign(values) / (large - small).clamp_min(1 / self.threshold)
+
+    def shares(self, values: Tensor) -> Tensor:
+        gap = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs()
+        return (gap * self.threshold).clamp_max(1)
 
 
 @dataclass(frozen=True)
@@ -207,8 +237,14 @@ class Taylor(Rule):
             raise ValueError(f"degree must be at least 0, got {self.degree}")
 
     def coefficients(self, values: Tensor) -> Tensor:
-        large, small, sign = _ordered_pairs(values)
-        return sign * _geometric_sum(_relative_gaps(large, small), self.degree + 1) / large
+        large, small = _ordered_pairs(values)
+        gap = (large - small) / large
+        total = _geometric_sum(small / large, gap, self.degree + 1)
+        return _sign(values) * total / large
+
+    def shares(self, values: Tensor) -> Tensor:
+        large, small = _ordered_pairs(values)
+        return 1 - _power(small / large, self.degree + 1)
 
 
 @dataclass(frozen=True)
@@ -243,10 +279,19 @@ class Pade(Rule):
             raise ValueError(f"degree must be at least 0, got {self.degree}")
 
     def coefficients(self, values: Tensor) -> Tensor:
-        large, small, sign = _ordered_pairs(values)
-        delta = torch.finfo(values.dtype).eps / 2**14
+        large, _ = _ordered_pairs(values)
+        return _sign(values) / self._denominator(values)[1] / large
+
+    def shares(self, values: Tensor) -> Tensor:
+        gap, denominator = self._denominator(values)
+        return gap / denominator
+
+    def _denominator(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """1 - r and Q(r) of every pair."""
+        large, small = _ordered_pairs(values)
         gap = (large - small) / large
-        return sign / (gap + delta * (small / large) ** (self.degree + 1)) / large
+        delta = torch.finfo(values.dtype).eps / 2**14
+        return gap, gap + delta * _power(small / large, self.degree + 1)
 
 
 @dataclass(frozen=True)
@@ -277,8 +322,9 @@ class TopN(Rule):
         return (torch.arange(values.shape[-1], device=values.device) < self.n).expand_as(values)
 
     def coefficients(self, values: Tensor) -> Tensor:
-        large, small, sign = _ordered_pairs(values)
+        large, small = _ordered_pairs(values)
         self.check(values.shape[-1], None)
+        sign = _sign(values)
         dropped = torch.arange(values.shape[-1], device=values.device) >= self.n
         one = dropped.unsqueeze(-1) | dropped.unsqueeze(-2)
         both = dropped.unsqueeze(-1) & dropped.unsqueeze(-2)

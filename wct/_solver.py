@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import warnings
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -19,7 +21,8 @@ def _say_once(message: str) -> None:
 
 def full_precision(tensor: Tensor) -> AbstractContextManager:
     """Autocast off for the device of ``tensor``: spectra are never computed in half precision."""
-    return torch.autocast(tensor.device.type, enabled=False)
+    kind = tensor.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def check_covariance(covariance: Tensor) -> Tensor:
@@ -42,19 +45,15 @@ def check_covariance(covariance: Tensor) -> Tensor:
     return covariance
 
 
-def _largest_entries(covariance: Tensor) -> Tensor:
-    """The largest magnitude of each matrix, (..., 1, 1), or a ValueError if it is not finite."""
-    largest = covariance.abs().amax((-2, -1), keepdim=True)
-    # amax hands NaN and infinity on, so that one small tensor tells about every entry.
-    if not bool(torch.isfinite(largest).all()):
-        finite = torch.isfinite(covariance)
+def _refuse_unless_finite(covariance: Tensor) -> None:
+    finite = torch.isfinite(covariance)
+    if not bool(finite.all()):
         where = tuple((~finite).nonzero()[0].tolist())
         raise ValueError(
             f"the covariance of shape {tuple(covariance.shape)} is not finite: it is "
             f"{covariance[where].item()} at index {where}, and "
             f"{int((~finite).sum())} of its {covariance.numel()} entries are not"
         )
-    return largest
 
 
 def _try_eigh(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -62,16 +61,18 @@ def _try_eigh(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
         values, vectors = torch.linalg.eigh(matrix)
     except torch.linalg.LinAlgError:
         return None
-    # Some GPU solvers report failure by NaN alone.
-    return (values, vectors) if bool(torch.isfinite(values).all()) else None
+    # Some solvers report failure by NaN alone, which amax hands on.
+    largest = values.amax().item()
+    return (values, vectors) if math.isfinite(largest) else None
 
 
 def _fall_back(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Decompose what the solver gave up on: jittered, then in float64, then on the CPU."""
     d, eps = matrix.shape[-1], torch.finfo(matrix.dtype).eps
-    # Distinct shifts of a few roundings (the entries are at most 1) separate repeated values.
-    jitter = torch.linspace(0, d * eps, d, dtype=matrix.dtype, device=matrix.device)
-    jittered = matrix + torch.diag_embed(jitter)
+    # Distinct shifts of a few roundings separate repeated values.
+    shifts = torch.linspace(0, d * eps, d, dtype=matrix.dtype, device=matrix.device)
+    largest = matrix.abs().amax((-2, -1))
+    jittered = matrix + torch.diag_embed(largest.unsqueeze(-1) * shifts)
     for how, attempt in (
         ("a jitter of its diagonal", jittered),
         ("float64", jittered.double()),
@@ -86,6 +87,16 @@ def _fall_back(matrix: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
+def remember_signature(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """Has torch find the signature of ``forward`` made, which it otherwise makes in each call.
+
+    That takes as long as the decomposition of a small matrix does.
+    """
+    function.forward.__signature__ = inspect.signature(function.forward)
+    return function
+
+
+@remember_signature
 class Solve(torch.autograd.Function):
     """Eigenvalues, descending, and vectors, without a gradient: rules bring their own."""
 
@@ -99,14 +110,22 @@ class Solve(torch.autograd.Function):
         if on_cpu and covariance.device.type != "cpu":
             values, vectors = Solve.forward(covariance.cpu(), on_cpu)
             return values.to(covariance), vectors.to(covariance)
-        # Scaling by a power of two is free of rounding, and keeps a solver that squares its
-        # input from under- and overflow at 1e-30 or 1e30.
-        largest = _largest_entries(covariance).clamp_min(torch.finfo(covariance.dtype).tiny)
-        scale = largest / torch.frexp(largest).mantissa
-        scaled = covariance * (0.5 / scale)
-        scaled = scaled + scaled.mT
-        values, vectors = _try_eigh(scaled) or _fall_back(scaled)
-        values = values * scale.squeeze(-1)
+        half = covariance * 0.5
+        matrix, scale = half + half.mT, None
+        if covariance.device.type != "cpu":
+            # LAPACK scales what it is given; solvers that don't are kept from under- and
+            # overflow at 1e-30 or 1e30. A power of two is free of rounding.
+            largest = matrix.abs().amax((-2, -1), keepdim=True)
+            largest = largest.clamp_min(torch.finfo(matrix.dtype).tiny)
+            scale = largest / torch.frexp(largest).mantissa
+            matrix = matrix / scale
+        solved = _try_eigh(matrix)
+        if solved is None:
+            _refuse_unless_finite(covariance)
+            solved = _fall_back(matrix)
+        values, vectors = solved
+        if scale is not None:
+            values = values * scale.squeeze(-1)
         return values.flip(-1), vectors.flip(-1)
 
     @staticmethod

@@ -196,8 +196,12 @@ def whiten_and_color(
     Raises:
         ValueError: a wrong shape, or a mean and a covariance that don't fit the content.
     """
-    groups = covariance.shape[-3] if groups is None and covariance.ndim == 4 else groups
-    content_mean, content_covariance = mean_and_covariance(content, groups or 1)
+    if covariance.ndim != 4:
+        raise ValueError(
+            f"the covariance must have shape (B or 1, G, n, n), got {tuple(covariance.shape)}"
+        )
+    groups = covariance.shape[1] if groups is None else groups
+    content_mean, content_covariance = mean_and_covariance(content, groups)
     batch, _, n, _ = content_mean.shape
     for name, target, last in (("mean", mean, 1), ("covariance", covariance, n)):
         if (
