@@ -36,12 +36,10 @@ class Choice:
     """One style's codes, best first, with what was measured on training photos.
 
     accuracy: share of the final photos that the judge gave to the style, a code.
-    paintings: file names, a code.
     """
 
     codes: list[models.StyleCode]
     accuracy: list[float]
-    paintings: list[str]
 
 
 def spread(count: int, length: int) -> list[int]:
@@ -94,12 +92,21 @@ def choose(
     photos: PictureFolder,
     styles: Mapping[str, PictureFolder],
     device: torch.device,
+    candidates_a_style: int = CANDIDATES,
+    given: Mapping[str, Sequence[models.StyleCode]] | None = None,
 ) -> dict[str, Choice]:
     """The best codes of every style, on training photos.
 
+    Args:
+        given: codes that a style has already, learned ones say; they stand for choice too.
+        candidates_a_style: paintings that are tried, evenly spread over a style's folder.
+
     Raises:
+        ValueError: fewer than one candidate.
         FileNotFoundError: the judge's weights are not installed.
     """
+    if candidates_a_style < 1:
+        raise ValueError(f"at least one candidate a style is needed, got {candidates_a_style}")
     backbone = PooledFeatures().to(device)
     judge = fit_judge({**styles, "photo": photos}, backbone, device)
     contents = [
@@ -107,27 +114,31 @@ def choose(
         for i in spread(FINAL_PHOTOS, len(photos))
     ]
     screen = contents[:: max(1, len(contents) // SCREEN_PHOTOS)][:SCREEN_PHOTOS]
-    steps = sum(min(CANDIDATES, len(f)) + min(FINALISTS, len(f)) for f in styles.values())
+    given = given or {}
+    steps = sum(
+        min(candidates_a_style, len(folder))
+        + min(FINALISTS, candidates_a_style, len(folder))
+        + len(given.get(name, ()))
+        for name, folder in styles.items()
+    )
     chosen = {}
     with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
         for label, (name, folder) in enumerate(styles.items()):
             candidates = []
-            for index in spread(CANDIDATES, len(folder)):
+            for index in spread(candidates_a_style, len(folder)):
                 code = network.encode_style(folder.tensor(index).to(device))
                 score, _ = scores(network, screen, code, judge, backbone, label)
-                candidates.append((score, index, code))
+                candidates.append((score, code))
                 bar.update()
-            candidates.sort(key=lambda c: -c[0])
+            candidates.sort(key=lambda candidate: -candidate[0])
             finals = []
-            for _, index, code in candidates[:FINALISTS]:
+            for code in [*given.get(name, ()), *(code for _, code in candidates[:FINALISTS])]:
                 score, share = scores(network, contents, code, judge, backbone, label)
-                finals.append((score, share, folder.paths[index].name, code))
+                finals.append((share, score, code))
                 bar.update()
-            finals.sort(key=lambda f: (-f[1], -f[0]))
+            finals.sort(key=lambda final: (-final[0], -final[1]))
             best = finals[:KEPT]
-            chosen[name] = Choice(
-                [code for *_, code in best], [b[1] for b in best], [b[2] for b in best]
-            )
+            chosen[name] = Choice([code for *_, code in best], [share for share, *_ in best])
     return chosen
 
 
@@ -155,6 +166,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--photos", required=True, help="folder of training photos")
     parser.add_argument("--style", required=True, action="append", metavar="NAME=FOLDER")
     parser.add_argument("--out", help="checkpoint to write (the same file)")
+    parser.add_argument("--candidates", type=int, default=CANDIDATES, help="paintings a style")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
     device = torch.device(arguments.device)
@@ -163,7 +175,9 @@ def main(argv: list[str] | None = None) -> int:
         folders = style_folders(arguments.style)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
-        chosen = choose(checkpoint.network, photos, styles, device)
+        chosen = choose(
+            checkpoint.network, photos, styles, device, arguments.candidates, checkpoint.styles
+        )
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

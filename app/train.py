@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ PERCEPTUAL_BETAS, PAPER_BETAS = (0.5, 0.99), (0.5, 0.999)
 WEIGHT_DECAY = 1e-4
 CLIP = 5.0  # norm of the gradient; rarely reached
 EMA = 0.999
+CODE_EMA = 0.99  # a code is seen every few steps, so its average reaches less far back
 CONTENT_LAYER = "relu3_3"
 # Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
 STYLE_LAYERS = {"relu1_1": 0.5, "relu2_1": 1.0, "relu3_1": 1.5, "relu4_1": 1.5}
@@ -47,6 +48,8 @@ SMALLEST_PHOTO, SMALLEST_PAINTING = 0.625, 0.85  # crops: paintings stay near th
 JITTER = 8  # pixels cut at random before the perceptual network, so that its pooling grid moves
 CODES = 4  # style codes kept a style while training
 CANDIDATES = 12  # paintings a style among which they are chosen
+LEARNED_SHARE = 2 / 3  # of a batch; the rest keeps the network good for any painting
+CODE_RATE = 3.0  # of the network's learning rate: a code is one layer deep and seen less often
 LOG_STEPS = 10
 SHEET_SIZE, SHEET_PHOTOS = 192, 6
 
@@ -102,11 +105,16 @@ class TrainingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Batch:
-    """Photos and paintings (B, 3, size, size) in [-1, 1] and the paintings' domains (B,)."""
+    """Photos and paintings (B, 3, size, size) in [-1, 1] and the paintings' domains (B,).
+
+    Where codes are learned, the first photos are painted with them, and their paintings only say
+    what the result should look like.
+    """
 
     photos: Tensor
     paintings: Tensor
     domains: Tensor
+    learned: models.StyleCode | None = None  # codes of the first photos, instead of paintings'
 
 
 class Losses:
@@ -137,12 +145,15 @@ class Losses:
         """The generator's losses by name, and what the discriminator's step needs."""
         network, x, y = self.network, batch.photos, batch.paintings
         terms: dict[str, Tensor] = {}
-        own_y, style_y = network.reconstruct(y)
+        learned = 0 if batch.learned is None else len(batch.learned.tensors[0])
+        own_y, style_y = network.reconstruct(y[learned:])
+        if batch.learned is not None:
+            style_y = models.StyleCode.cat([batch.learned, style_y])
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
         content_x = network.encode_content(x)
         painted = network.generate(content_x, style_y, covariances=covariances)
         if weights.reconstruction > 0:
-            terms["reconstruction"] = F.l1_loss(own_y, y)
+            terms["reconstruction"] = F.l1_loss(own_y, y[learned:])
         if weights.cycle > 0:
             self._paper_terms(batch, content_x, style_y, painted, terms)
         if weights.content_code > 0 or weights.style_code > 0:
@@ -316,6 +327,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add("--weight", action="append", default=[], metavar="LOSS=VALUE", help="override a weight")
     add("--learning-rate", type=float, help=f"({LEARNING_RATE}; without perceptual 1e-4)")
+    add(
+        "--learn",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="learn a code for the style NAME from these of its paintings, beside the network",
+    )
     add("--init", metavar="FILE", help="start from this checkpoint's network")
     add("--resume", metavar="FILE", help="go on from FILE.state.pt of a run that was cut off")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
@@ -362,6 +380,11 @@ def _check(arguments: argparse.Namespace) -> None:
     if not arguments.out.endswith(".safetensors"):
         raise ValueError(f"--out must end in .safetensors, got {arguments.out}")
     arguments.styles = style_folders(arguments.style)
+    arguments.learned = style_folders(arguments.learn)
+    if unknown := sorted(set(arguments.learned) - set(arguments.styles)):
+        raise ValueError(f"--learn {unknown[0]}: there is no --style of that name")
+    if arguments.learned and arguments.batch < 2:
+        raise ValueError("--learn needs a --batch of at least 2: a code and a painting a step")
     base = PERCEPTUAL if arguments.perceptual != "none" else PAPER
     if arguments.method == "gd":
         base = replace(base, whitening=GD.whitening, coloring=GD.coloring)
@@ -417,6 +440,9 @@ class Run:
             self.network.load_state_dict(start.network.state_dict())
         self.network.to(self.device)
         self.average = copy.deepcopy(self.network).eval().requires_grad_(False)
+        self.learned = {n: PictureFolder(f, name=n) for n, f in arguments.learned.items()}
+        self.codes = self._first_codes() if self.learned else None
+        self.average_codes = copy.deepcopy(self.codes)
         perceptual = None
         if arguments.perceptual != "none":
             perceptual = models.PerceptualNetwork(arguments.perceptual).to(self.device)
@@ -439,12 +465,24 @@ class Run:
             for name, module in (("generator", self.network), ("judge", self.discriminator))
             if module is not None
         }
+        if self.codes is not None:
+            self.optimizers["codes"] = torch.optim.Adam(
+                self.codes.parameters(), self.rate, betas=betas
+            )
         self.losses = Losses(
             self.network, perceptual, self.discriminator, self.domains.index("photo")
         )
         self.step, self.seconds = 0, 0.0
         self.sums: dict[str, float] = defaultdict(float)
         self.recent: dict[str, float] = {}
+
+    def _first_codes(self) -> nn.ModuleDict:
+        """A code a learned style, from the first of its paintings, as parameters."""
+        codes = {}
+        for name, folder in self.learned.items():
+            code = self.average.encode_style(folder.tensor(0).to(self.device))
+            codes[name] = nn.ParameterList(nn.Parameter(t.clone()) for t in code.tensors)
+        return nn.ModuleDict(codes)
 
     # -- files
 
@@ -465,6 +503,8 @@ class Run:
             "network": self.network.state_dict(),
             "average": self.average.state_dict(),
             "discriminator": self.discriminator.state_dict() if self.discriminator else None,
+            "codes": self.codes.state_dict() if self.codes is not None else None,
+            "average_codes": self.average_codes.state_dict() if self.codes is not None else None,
             "optimizers": {k: v.state_dict() for k, v in self.optimizers.items()},
         }
         temporary = self.state_path.with_suffix(".tmp")
@@ -499,12 +539,26 @@ class Run:
         self.average.load_state_dict(state["average"])
         if self.discriminator is not None:
             self.discriminator.load_state_dict(state["discriminator"])
+        if self.codes is not None:
+            self._load_codes(state)
         for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
+            if name in state["optimizers"]:
+                optimizer.load_state_dict(state["optimizers"][name])
         version, internal, gauss = state["draw"]
         self.draw.setstate((version, tuple(internal), gauss))
         torch.set_rng_state(state["torch"])
         self.step, self.seconds, self.recent = state["step"], state["seconds"], state["recent"]
+
+    def _load_codes(self, state: dict) -> None:
+        if state.get("codes") is None:  # learning begins with this resume, where the network is
+            self.codes.load_state_dict(self._first_codes().state_dict())
+            self.average_codes.load_state_dict(self.codes.state_dict())
+            return
+        try:
+            self.codes.load_state_dict(state["codes"])
+            self.average_codes.load_state_dict(state["average_codes"])
+        except RuntimeError as error:
+            raise TrainingError(f"the state learned other codes ({error})") from None
 
     def record(self) -> dict:
         """What the checkpoint's header says of its training."""
@@ -522,20 +576,23 @@ class Run:
             "weights": {k: v for k, v in asdict(self.arguments.weights).items() if v},
             "losses": {k: round(v, 4) for k, v in self.recent.items()},
             "seed": self.arguments.seed,
-        }
+        } | ({"learned_from": {k: len(v) for k, v in self.learned.items()}} if self.learned else {})
 
     def save(self) -> None:
         """State, checkpoint and sample sheet, the last two from the averaged weights."""
         self.save_state()
         styles = {n: medoid_codes(self.average, f, self.device) for n, f in self.styles.items()}
+        for name in self.learned:
+            styles[name] = [self._learned_code(self.average_codes, [name]), *styles[name]]
         models.save_checkpoint(self.out, self.average, styles, self.record())
         sheet = self.out.with_suffix(".samples.png")
         sample_sheet(self.average, self.photos, self.styles, sheet, self.device)
 
     def choose_codes(self) -> None:
         """The checkpoint once more, with the codes that repaint training photos best."""
+        learned = {n: [self._learned_code(self.average_codes, [n])] for n in self.learned}
         try:
-            chosen = choose(self.average, self.photos, self.styles, self.device)
+            chosen = choose(self.average, self.photos, self.styles, self.device, given=learned)
         except FileNotFoundError as error:
             print(f"codes are medoids, not chosen: {error}", file=sys.stderr)
             return
@@ -545,24 +602,32 @@ class Run:
 
     # -- one step
 
+    @staticmethod
+    def _learned_code(codes: nn.ModuleDict, names: Sequence[str]) -> models.StyleCode:
+        return models.StyleCode.cat([models.StyleCode(tuple(codes[name])) for name in names])
+
     def batch(self) -> Batch:
         """Random photos, and as many paintings of styles drawn alike, however unequal."""
         size, count = self.arguments.size, self.arguments.batch
-        names = self._names(count)
+        taught = min(count - 1, round(count * LEARNED_SHARE)) if self.learned else 0
+        taught_names = self._names(taught, self.learned)
+        names = [*taught_names, *self._names(count - taught, self.styles)]
         photos = draw_crops([self.photos] * count, size, self.draw, SMALLEST_PHOTO)
-        folders = [self.styles[name] for name in names]
+        folders = [self.learned[n] for n in taught_names]
+        folders += [self.styles[n] for n in names[taught:]]
         paintings = draw_crops(folders, size, self.draw, SMALLEST_PAINTING)
         return Batch(
             torch.cat(photos).to(self.device),
             torch.cat(paintings).to(self.device),
             torch.tensor([self.domains.index(n) for n in names], device=self.device),
+            self._learned_code(self.codes, taught_names) if taught else None,
         )
 
-    def _names(self, count: int) -> list[str]:
+    def _names(self, count: int, styles: Mapping[str, PictureFolder]) -> list[str]:
         # Without replacement as far as it goes: a batch shows as many styles as it can.
         names: list[str] = []
         while len(names) < count:
-            names += self.draw.sample(list(self.styles), len(self.styles))
+            names += self.draw.sample(list(styles), len(styles))
         return names[:count]
 
     def train_step(self, progress: float) -> None:
@@ -572,9 +637,9 @@ class Run:
             TrainingError: a loss that is not finite.
         """
         share = learning_rate_share(self.step, progress)
-        for optimizer in self.optimizers.values():
+        for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
-                group["lr"] = self.rate * share
+                group["lr"] = self.rate * share * (CODE_RATE if name == "codes" else 1)
         weights = at_progress(self.arguments.weights, progress)
         batch = self.batch()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.arguments.bf16):
@@ -583,7 +648,12 @@ class Run:
             except ValueError as error:  # wct's, of a covariance that is not finite
                 raise self._not_finite(str(error)) from error
             total = sum(getattr(weights, name) * term for name, term in terms.items())
+        if self.codes is not None:
+            self.optimizers["codes"].zero_grad(set_to_none=True)
         self._descend("generator", total, self.network)
+        if self.codes is not None:
+            nn.utils.clip_grad_norm_(self.codes.parameters(), CLIP)
+            self.optimizers["codes"].step()
         if judged is not None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.arguments.bf16):
                 terms["discriminator"] = self.losses.discriminator_loss(judged, batch)
@@ -593,6 +663,10 @@ class Run:
             pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
             for average, parameter in pairs:
                 average.lerp_(parameter, 1 - decay)
+            if self.codes is not None:
+                pairs = zip(self.average_codes.parameters(), self.codes.parameters(), strict=True)
+                for average, parameter in pairs:
+                    average.lerp_(parameter, 1 - CODE_EMA)
         self.step += 1
         for name, term in terms.items():
             self.sums[name] += float(term.detach())

@@ -27,6 +27,7 @@ PACKED = Path(__file__).resolve().parent / "packed"
 BUDGET = 45.0  # MB, of 10^6 bytes
 QUALITIES = (95, 92, 90, 87, 84, 80, 75, 70, 60, 50)
 STACK = "perceptual.safetensors"
+LARGEST_CLASS = 600  # pictures; photos only lend their content, and bytes go to the brushwork
 SAMPLE = 40  # pictures a class from which the quality is guessed
 
 
@@ -69,6 +70,11 @@ def pack(artworks: Path, folder: Path, budget: float) -> tuple[int, int]:
     """
     classes = sorted(p for p in (artworks / "train").glob("*") if p.is_dir())
     paths = {p.name: found for p in classes if (found := images.list_pictures(p))}
+    for name, several in paths.items():
+        if len(several) > LARGEST_CLASS:
+            thinned = [several[i * len(several) // LARGEST_CLASS] for i in range(LARGEST_CLASS)]
+            print(f"{name}: {LARGEST_CLASS} of {len(several)} pictures, evenly spread")
+            paths[name] = thinned
     if not paths:
         raise FileNotFoundError(f"{artworks / 'train'}: no folders of pictures")
     shutil.rmtree(folder, ignore_errors=True)

@@ -107,7 +107,7 @@ def _convolve(convolution: nn.Conv2d, x: Tensor, affine: Affine | None) -> Tenso
     """
     if affine is None:
         return convolution(x)
-    outputs, inputs, height, width = convolution.weight.shape
+    outputs, _, height, width = convolution.weight.shape
     groups, n = affine.matrix.shape[-3:-1]
     kernel = convolution.weight.reshape(outputs, groups, n, height * width)
     weight = torch.einsum("ognk,gnm->ogmk", kernel, affine.matrix[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,13 @@ class StyleCode:
     def detach(self) -> StyleCode:
         """The same code, cut from the graph that made it."""
         return StyleCode(tuple(t.detach() for t in self.tensors))
+
+    @staticmethod
+    def cat(codes: Sequence[StyleCode]) -> StyleCode:
+        """Codes one after the other in one batch."""
+        return StyleCode(
+            tuple(torch.cat(parts) for parts in zip(*(c.tensors for c in codes), strict=True))
+        )
 
     def __getitem__(self, index: slice) -> StyleCode:
         """The codes of some of the paintings in the batch."""

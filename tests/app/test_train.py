@@ -169,6 +169,37 @@ def test_starting_from_a_checkpoint_keeps_its_network(folders, tmp_path):
     assert all(torch.equal(run.network.state_dict()[k], v) for k, v in weights.items())
 
 
+def test_learned_codes_move_and_come_first(folders, tmp_path):
+    out = tmp_path / "a.safetensors"
+    learn = ["--learn", f"warm={folders / 'warm'}", "--batch", "2"]
+    assert train.main(arguments(folders, out, "--steps", "2")) == 0
+    # Learning may begin in the middle of a run, and goes on where it was.
+    command = arguments(folders, out, "--steps", "6", "--resume", str(out), *learn)
+    run = train.Run(train.parse_arguments(command))
+    run.load_state(out)
+    start = [p.detach().clone() for p in run.codes.parameters()]
+    for _ in range(3):
+        run.train_step(0.5)
+    run.save_state()
+    moved = [p.detach() for p in run.codes.parameters()]
+    assert all(not torch.equal(a, b) for a, b in zip(start, moved, strict=True))
+    again = train.Run(train.parse_arguments(command))
+    again.load_state(out)
+    assert all(torch.equal(a, b) for a, b in zip(moved, again.codes.parameters(), strict=True))
+    again.save()
+    styles = models.load_checkpoint(out).styles
+    assert len(styles["warm"]) == len(styles["cold"]) + 1
+    learned = again.average_codes["warm"][0]
+    torch.testing.assert_close(styles["warm"][0].tensors[0], learned, atol=2e-3, rtol=2e-3)
+
+
+def test_learned_codes_of_an_unknown_style_are_refused(folders, tmp_path, capsys):
+    command = arguments(folders, tmp_path / "a.safetensors", "--learn", "hot=x", "--batch", "2")
+    with pytest.raises(SystemExit):
+        train.main(command)
+    assert "--learn hot" in capsys.readouterr().err
+
+
 def test_codes_are_chosen_by_a_judge_on_training_photos(folders, tmp_path):
     out = tmp_path / "a.safetensors"
     command = [a if a != "medoids" else "chosen" for a in arguments(folders, out, "--steps", "1")]

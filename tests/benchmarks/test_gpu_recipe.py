@@ -49,6 +49,13 @@ def test_every_training_picture_is_packed_and_ignored_by_git(packed, artworks):
     assert (packed / ".gitignore").read_text() == "*\n"
 
 
+def test_a_large_class_is_thinned_evenly_and_says_so(artworks, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pack_artworks, "LARGEST_CLASS", 2)
+    pack_artworks.pack(artworks, tmp_path / "thin", 45.0)
+    assert {p.stem for p in (tmp_path / "thin" / "train" / "photo").iterdir()} == {"0", "1"}
+    assert "photo: 2 of 3 pictures" in capsys.readouterr().out
+
+
 def test_a_small_budget_lowers_the_quality_and_is_kept(packed, artworks, tmp_path):
     stack = (packed / pack_artworks.STACK).stat().st_size / 1e6
     pictures = sum(p.stat().st_size for p in packed.rglob("*.webp")) / 1e6
