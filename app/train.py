@@ -474,6 +474,7 @@ class Run:
         )
         self.step, self.seconds = 0, 0.0
         self.sums: dict[str, float] = defaultdict(float)
+        self.summed = 0  # steps; a resumed run may begin in the middle of LOG_STEPS
         self.recent: dict[str, float] = {}
 
     def _first_codes(self) -> nn.ModuleDict:
@@ -668,6 +669,7 @@ class Run:
                 for average, parameter in pairs:
                     average.lerp_(parameter, 1 - CODE_EMA)
         self.step += 1
+        self.summed += 1
         for name, term in terms.items():
             self.sums[name] += float(term.detach())
 
@@ -741,8 +743,9 @@ class Run:
         return open(path, "a", newline="")
 
     def _log(self, log, bar: tqdm) -> None:
-        self.recent = {k: v / LOG_STEPS for k, v in sorted(self.sums.items())}
+        self.recent = {k: v / self.summed for k, v in sorted(self.sums.items())}
         self.sums.clear()
+        self.summed = 0
         names = [*sorted(asdict(self.arguments.weights)), "discriminator"]
         writer = csv.writer(log)
         if log.tell() == 0:
