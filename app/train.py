@@ -188,9 +188,8 @@ class Losses:
         judged = None
         if self.discriminator is not None and weights.adversarial > 0:
             self.discriminator.requires_grad_(False)
-            scores = self.discriminator(self._judged(painted, features), batch.domains)
-            self.discriminator.requires_grad_(True)
-            terms["adversarial"] = losses.generator_adversarial(scores)
+            heads = self.discriminator.all_heads(self._judged(painted, features))
+            terms["adversarial"] = losses.generator_adversarial(heads, batch.domains)
         if self.discriminator is not None:
             judged = (
                 self._judged(x, of_x),

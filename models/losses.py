@@ -10,6 +10,8 @@ from torch import Tensor
 
 from models.style_code import StyleCode
 
+OTHER_HEADS = 1.0  # weight of the heads of other domains beside a picture's own
+
 
 def gram(features: Tensor) -> Tensor:
     """Second moments of the channels: (B, C, H, W) -> (B, C, C), a mean over positions."""
@@ -57,9 +59,23 @@ def total_variation(image: Tensor) -> Tensor:
     return horizontal + (image[..., 1:, :] - image[..., :-1, :]).abs().mean()
 
 
-def generator_adversarial(scores: Sequence[Tensor]) -> Tensor:
-    """LSGAN: the generated picture's scores pulled to 1; mean over the scales."""
-    return sum((score - 1).square().mean() for score in scores) / len(scores)
+def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
+    """LSGAN: scores pulled to 1 by a picture's own head, to 0 by all others; mean over the scales.
+
+    The other heads are what keeps one painter's strokes out of another's pictures.
+
+    Args:
+        heads: (B, D, H, W) a scale, scores of every domain's head.
+        domains: (B,), each picture's own.
+    """
+    own = torch.zeros_like(heads[0][:, :, 0, 0])
+    own[torch.arange(len(domains), device=domains.device), domains] = 1
+    total = 0.0
+    for scores in heads:
+        errors = (scores - own[:, :, None, None]).square().mean((2, 3))
+        others = (errors * (1 - own)).sum(1) / max(1, own.shape[1] - 1)
+        total = total + ((errors * own).sum(1) + OTHER_HEADS * others).mean()
+    return total / len(heads)
 
 
 def discriminator_adversarial(real: Sequence[Tensor], generated: Sequence[Tensor]) -> Tensor:

@@ -49,7 +49,10 @@ def test_total_variation_of_stripes_one_pixel_wide():
 
 
 def test_lsgan_by_hand():
-    assert losses.generator_adversarial([torch.tensor([0.0, 0.5])]) == pytest.approx(0.625)
+    # One image of domain 1 of three: its own head says 0 and 0.5, the others 0.2 and 0.
+    heads = torch.tensor([[[[0.2, 0.2]], [[0.0, 0.5]], [[0.0, 0.0]]]])
+    loss = losses.generator_adversarial([heads], torch.tensor([1]))
+    assert loss == pytest.approx(0.625 + 0.04 / 2)
     real, generated = [torch.tensor([1.0, 1.0])], [torch.tensor([0.0, 0.0])]
     assert losses.discriminator_adversarial(real, generated) == 0
     assert losses.discriminator_adversarial(generated, real) == 2
