@@ -189,6 +189,7 @@ class Losses:
         if self.discriminator is not None and weights.adversarial > 0:
             self.discriminator.requires_grad_(False)
             heads = self.discriminator.all_heads(self._judged(painted, features))
+            self.discriminator.requires_grad_(True)
             terms["adversarial"] = losses.generator_adversarial(heads, batch.domains)
         if self.discriminator is not None:
             judged = (
