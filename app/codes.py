@@ -26,7 +26,7 @@ from models.judge import LinearJudge, PooledFeatures
 
 JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
 CANDIDATES, SCREEN_PHOTOS = 32, 6
-FINALISTS, FINAL_PHOTOS = 8, 24
+FINALISTS, FINAL_PHOTOS = 6, 20
 KEPT = 4
 PHOTO_SIDE = 256  # pixels
 
@@ -49,14 +49,17 @@ def spread(count: int, length: int) -> list[int]:
 
 
 def fit_judge(
-    folders: Mapping[str, PictureFolder], backbone: PooledFeatures, device: torch.device
+    folders: Mapping[str, PictureFolder],
+    backbone: PooledFeatures,
+    device: torch.device,
+    count: int = JUDGED_PICTURES,
 ) -> LinearJudge:
-    """A judge of the folders' names, in their order, on pictures and their mirror images."""
+    """A judge of the folders' names, on up to ``count`` pictures of each, mirrored too."""
     rows, labels = [], []
-    total = sum(min(len(folder), JUDGED_PICTURES) for folder in folders.values())
+    total = sum(min(len(folder), count) for folder in folders.values())
     with tqdm(total=total, desc="fitting the judge", unit="picture", leave=False) as bar:
         for label, folder in enumerate(folders.values()):
-            for index in spread(JUDGED_PICTURES, len(folder)):
+            for index in spread(count, len(folder)):
                 picture = folder.tensor(index).to(device)
                 rows += [backbone(picture), backbone(picture.flip(-1))]
                 labels += [label, label]
@@ -94,11 +97,13 @@ def choose(
     device: torch.device,
     candidates_a_style: int = CANDIDATES,
     given: Mapping[str, Sequence[models.StyleCode]] | None = None,
+    judge: LinearJudge | None = None,
 ) -> dict[str, Choice]:
     """The best codes of every style, on training photos.
 
     Args:
         given: codes that a style has already, learned ones say; they stand for choice too.
+        judge: one that knows the styles; without it, one is fitted to the folders.
         candidates_a_style: paintings that are tried, evenly spread over a style's folder.
 
     Raises:
@@ -108,7 +113,9 @@ def choose(
     if candidates_a_style < 1:
         raise ValueError(f"at least one candidate a style is needed, got {candidates_a_style}")
     backbone = PooledFeatures().to(device)
-    judge = fit_judge({**styles, "photo": photos}, backbone, device)
+    judge = judge or fit_judge({**styles, "photo": photos}, backbone, device)
+    if unknown := sorted(set(styles) - set(judge.classes)):
+        raise ValueError(f"the judge knows {judge.classes}, not {unknown[0]!r}")
     contents = [
         network.encode_content(photos.square(i, PHOTO_SIDE).to(device))
         for i in spread(FINAL_PHOTOS, len(photos))
@@ -123,7 +130,8 @@ def choose(
     )
     chosen = {}
     with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
-        for label, (name, folder) in enumerate(styles.items()):
+        for name, folder in styles.items():
+            label = judge.classes.index(name)
             candidates = []
             for index in spread(candidates_a_style, len(folder)):
                 code = network.encode_style(folder.tensor(index).to(device))
@@ -167,6 +175,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--style", required=True, action="append", metavar="NAME=FOLDER")
     parser.add_argument("--out", help="checkpoint to write (the same file)")
     parser.add_argument("--candidates", type=int, default=CANDIDATES, help="paintings a style")
+    parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
     device = torch.device(arguments.device)
@@ -175,8 +184,15 @@ def main(argv: list[str] | None = None) -> int:
         folders = style_folders(arguments.style)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
+        judge = LinearJudge.load(arguments.judge).to(device) if arguments.judge else None
         chosen = choose(
-            checkpoint.network, photos, styles, device, arguments.candidates, checkpoint.styles
+            checkpoint.network,
+            photos,
+            styles,
+            device,
+            arguments.candidates,
+            checkpoint.styles,
+            judge,
         )
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

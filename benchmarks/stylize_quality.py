@@ -67,10 +67,16 @@ def sharpness(image: Tensor) -> float:
     return float((across.square() + down.square()).sqrt().mean())
 
 
-def fit_on_train(artworks: Path, backbone: PooledFeatures) -> LinearJudge:
-    """The judge: every training picture of a class up to 300, and its mirror image."""
+def fit_on_train(artworks: Path, backbone: PooledFeatures, file: Path | None) -> LinearJudge:
+    """The judge: every training picture and its mirror image; kept in ``file`` if given."""
+    if file is not None and file.is_file():
+        return LinearJudge.load(file)
     folders = {c: PictureFolder(artworks / "train" / c) for c in CLASSES}
-    return fit_judge(folders, backbone, torch.device("cpu"))
+    count = max(len(folder) for folder in folders.values())
+    judge = fit_judge(folders, backbone, torch.device("cpu"), count)
+    if file is not None:
+        judge.save(file)
+    return judge
 
 
 def real_accuracy(
@@ -253,6 +259,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100, help="test photos")
     parser.add_argument("--rounds", type=int, default=5, help="timings")
     parser.add_argument("--only", choices=("quality", "cost"))
+    parser.add_argument("--judge", type=Path, help="file that keeps the fitted judge")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
     arguments = parser.parse_args()
@@ -261,7 +268,7 @@ def main() -> None:
     if arguments.only != "cost":
         backbone = PooledFeatures()
         tests = {c: PictureFolder(arguments.artworks / "test" / c) for c in CLASSES}
-        judge = fit_on_train(arguments.artworks, backbone)
+        judge = fit_on_train(arguments.artworks, backbone, arguments.judge)
         report["real_accuracy"] = real_accuracy(judge, backbone, tests)
         report["styles"] = style_tables(
             checkpoint, judge, backbone, tests, arguments.limit, arguments.seed

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
@@ -75,6 +79,31 @@ class LinearJudge(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return self.linear((features - self.center) / self.spread)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the fitted judge, to be read back by :meth:`load`."""
+        tensors = {k: v.contiguous() for k, v in self.state_dict().items()}
+        save_file(tensors, path, metadata={"classes": json.dumps(self.classes)})
+
+    @staticmethod
+    def load(path: str | Path) -> LinearJudge:
+        """A judge that :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: the file holds no judge.
+        """
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"{path}: there is no such judge")
+        try:
+            with safe_open(path, framework="pt") as file:
+                classes = json.loads((file.metadata() or {})["classes"])
+                state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            judge = LinearJudge(classes, len(state["center"]))
+            judge.load_state_dict(state)
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path}: not a judge ({error})") from None
+        return judge.requires_grad_(False)
 
     def fit(self, features: Tensor, labels: Tensor) -> LinearJudge:
         """Fits to features (N, D) and labels (N,), each class weighing the same however large.

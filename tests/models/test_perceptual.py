@@ -110,6 +110,17 @@ def test_the_judge_separates_classes_of_very_different_counts():
     assert right.float().mean() > 0.95
 
 
+def test_a_saved_judge_judges_alike(tmp_path):
+    features = torch.randn(30, 6)
+    judge = LinearJudge(("a", "b"), 6).fit(features, torch.arange(30) % 2)
+    judge.save(tmp_path / "judge.safetensors")
+    again = LinearJudge.load(tmp_path / "judge.safetensors")
+    assert again.classes == ("a", "b") and torch.equal(again(features), judge(features))
+    (tmp_path / "x.safetensors").write_bytes(b"no judge")
+    with pytest.raises(ValueError, match=r"x\.safetensors: not a judge"):
+        LinearJudge.load(tmp_path / "x.safetensors")
+
+
 def test_a_class_without_pictures_is_refused():
     with pytest.raises(ValueError, match="'b'"):
         LinearJudge(("a", "b"), 4).fit(torch.randn(5, 4), torch.zeros(5, dtype=torch.long))
