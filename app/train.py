@@ -38,7 +38,7 @@ PAPER_LEARNING_RATE = 1e-4
 PERCEPTUAL_BETAS, PAPER_BETAS = (0.5, 0.99), (0.5, 0.999)
 WEIGHT_DECAY = 1e-4
 CLIP = 5.0  # norm of the gradient; rarely reached
-EMA = 0.999
+EMA = 0.99  # of some thousand steps, 0.999 would average over half of the run
 CODE_EMA = 0.99  # a code is seen every few steps, so its average reaches less far back
 CONTENT_LAYER = "relu3_3"
 # Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
