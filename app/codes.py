@@ -26,7 +26,7 @@ from models.judge import LinearJudge, PooledFeatures
 
 JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
 CANDIDATES, SCREEN_PHOTOS = 32, 6
-FINALISTS, FINAL_PHOTOS = 6, 20
+FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 PHOTO_SIDE = 256  # pixels
 
@@ -191,7 +191,8 @@ def main(argv: list[str] | None = None) -> int:
             styles,
             device,
             arguments.candidates,
-            checkpoint.styles,
+            # What a style has for its default, a learned code say, is only displaced by a better.
+            {name: codes[:1] for name, codes in checkpoint.styles.items()},
             judge,
         )
     except (FolderError, FileNotFoundError, ValueError) as error:
