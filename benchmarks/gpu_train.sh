@@ -46,10 +46,12 @@ copy_results() {
 trap copy_results EXIT
 trap 'exit 143' TERM
 
+# The weights are those under which the committed checkpoint's styles came apart (its card).
 # bf16 outside the spectral layers, which stay float32. The codes are medoids: they are chosen
 # afterwards by python -m app.codes, where the judge's weights are.
 "$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" \
   --out "$RESULTS/gpu.safetensors" --device "$DEVICE" --bf16 \
   --perceptual "$PACKED/perceptual.safetensors" --codes medoids \
+  --weight content=0.4 --weight style=5 --weight variation=10 --weight adversarial=4 \
   --width "${WIDTH:-32}" --size "${SIZE:-192}" --batch "${BATCH:-24}" \
   --checkpoint-minutes 2 ${EXTRA:-}
