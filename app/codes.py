@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 import models
 from app.dataset import FolderError, PictureFolder
+from app.painter import available_device
 from models.judge import LinearJudge, PooledFeatures
 
 JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
@@ -178,8 +179,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
-    device = torch.device(arguments.device)
     try:
+        device = available_device(arguments.device)
         checkpoint = models.load_checkpoint(arguments.checkpoint, device)
         folders = style_folders(arguments.style)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}

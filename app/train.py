@@ -29,6 +29,7 @@ import models
 from app import images
 from app.codes import choose, record_of, style_folders
 from app.dataset import PictureFolder, draw_crops
+from app.painter import available_device
 from models import losses
 
 # --- settings ---------------------------------------------------------------------------------
@@ -413,19 +414,12 @@ def _check(arguments: argparse.Namespace) -> None:
     )
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of that name; ``auto`` is the fastest there is."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
 class Run:
     """A training run: everything that a resumed one must find again."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.out = arguments, Path(arguments.out)
-        self.device = pick_device(arguments.device)
+        self.device = available_device(arguments.device)
         self.draw = random.Random(arguments.seed)
         torch.manual_seed(arguments.seed)
         self.photos = PictureFolder(arguments.photos, name="photo")
