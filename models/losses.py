@@ -78,12 +78,6 @@ def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
     return total / len(heads)
 
 
-def discriminator_adversarial(real: Sequence[Tensor], generated: Sequence[Tensor]) -> Tensor:
-    """LSGAN: real to 1, generated to 0; mean over the scales."""
-    pairs = zip(real, generated, strict=True)
-    return sum((r - 1).square().mean() + g.square().mean() for r, g in pairs) / len(real)
-
-
 def style_code_loss(code: StyleCode, target: StyleCode) -> Tensor:
     """L1 between style codes, each tensor over the target's mean size: hops count alike."""
     pairs = list(zip(code.tensors, target.tensors, strict=True))
