@@ -4,11 +4,15 @@ Whatever the file holds, `load` hands out upright 8-bit sRGB pixels with the alp
 them, or raises an `ImageError` whose one line names the file and the reason.
 """
 
+import functools
 import io
 import os
+import re
+import threading
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -73,7 +77,42 @@ _ENCODERS = {
 }
 _LONGEST_SIDE = {"png": 2**31 - 1, "jpg": 65_500, "webp": 16_383}
 
+_Tag = ExifTags.Base
+
+# What is kept of the first EXIF directory. The rest of it, above all in a TIFF, says how the
+# pixels lie in the file, or is a second copy of the metadata (XMP, IPTC) that would contradict it.
+_ABOUT_THE_PICTURE = (
+    *(_Tag.ImageDescription, _Tag.Make, _Tag.Model, _Tag.XResolution, _Tag.YResolution),
+    *(_Tag.ResolutionUnit, _Tag.Software, _Tag.DateTime, _Tag.Artist, _Tag.HostComputer),
+    *(_Tag.Rating, _Tag.RatingPercent, _Tag.Copyright, _Tag.XPTitle, _Tag.XPComment),
+    *(_Tag.XPAuthor, _Tag.XPKeywords, _Tag.XPSubject),
+)
+
+# No longer true of the result: its size and its color space are its own.
+_ABOUT_THE_FILE = (_Tag.ExifImageWidth, _Tag.ExifImageHeight, _Tag.ExifInteroperabilityOffset)
+
+# What `strip` leaves: the kind of camera and how it was set. A list of what may stay forgets no
+# tag in which a person, a place, a day or a serial number could hide.
+_IMPERSONAL = (
+    *(_Tag.Make, _Tag.Model, _Tag.XResolution, _Tag.YResolution, _Tag.ResolutionUnit),
+    *(_Tag.Software, _Tag.ExifVersion, _Tag.ColorSpace, _Tag.ExposureTime, _Tag.FNumber),
+    *(_Tag.ExposureProgram, _Tag.ISOSpeedRatings, _Tag.SensitivityType, _Tag.ShutterSpeedValue),
+    *(_Tag.ApertureValue, _Tag.BrightnessValue, _Tag.ExposureBiasValue, _Tag.MaxApertureValue),
+    *(_Tag.MeteringMode, _Tag.LightSource, _Tag.Flash, _Tag.FocalLength, _Tag.ExposureMode),
+    *(_Tag.FocalLengthIn35mmFilm, _Tag.WhiteBalance, _Tag.DigitalZoomRatio, _Tag.GainControl),
+    *(_Tag.SceneCaptureType, _Tag.Contrast, _Tag.Saturation, _Tag.Sharpness),
+    *(_Tag.LensSpecification, _Tag.LensMake, _Tag.LensModel),
+)
+
+_SRGB = 1  # the EXIF color space
+_LONGEST_JPEG_EXIF = 65_533  # bytes that one segment of a JPEG holds
+_DRAFT = 1.5  # a JPEG decoded at a reduced scale keeps this many times the pixels a side asked for
+
 FORMATS = tuple(_ENCODERS)
+
+
+# Pillow's own limit is a global of its module, lifted while a header is read.
+_pillow_limit = threading.Lock()
 
 
 class ImageError(ValueError):
@@ -87,19 +126,25 @@ class ImageError(ValueError):
         return f"{self.name}: {self.reason}"
 
 
+class TooLargeError(ImageError):
+    """A picture of more pixels than the caller allows, refused before they are decoded."""
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A decoded picture.
 
     rgb: uint8 (H,W,3), upright, sRGB. alpha: uint8 (H,W), 255 opaque, or None where the file has
     no transparency. name: how messages call it, the file's path where it has one. notes: what
-    was left out or guessed on the way, one sentence each.
+    was left out or guessed on the way, one sentence each. exif: the file's EXIF block without
+    orientation, thumbnail and what described the file itself; empty where it has none.
     """
 
     rgb: np.ndarray
     alpha: np.ndarray | None = None
     name: str = "picture"
     notes: tuple[str, ...] = ()
+    exif: bytes = b""
 
     @property
     def width(self) -> int:
@@ -112,7 +157,12 @@ class Picture:
         return self.rgb.shape[0]
 
 
-def load(source: str | os.PathLike | BinaryIO, max_pixels: int = MAX_PIXELS) -> Picture:
+def load(
+    source: str | os.PathLike | BinaryIO,
+    max_pixels: int = MAX_PIXELS,
+    *,
+    max_size: int | None = None,
+) -> Picture:
     """Read a picture from a path or a binary file object.
 
     EXIF orientation is applied, colors are converted to sRGB through the embedded ICC profile (a
@@ -120,10 +170,16 @@ def load(source: str | os.PathLike | BinaryIO, max_pixels: int = MAX_PIXELS) -> 
     an animation the first frame is taken, with a note. The size is compared with `max_pixels`
     (width x height) before any pixel is decoded.
 
-    Raises ImageError for anything that is not a whole, readable picture.
+    max_size: the pixels a side that the caller will shrink the picture to. A JPEG much larger
+    than that is decoded at 1/2, 1/4 or 1/8 of its size, several times faster, and comes with at
+    least 1.5 times max_size on its longest side; other pictures come whole.
+
+    Raises ImageError for anything that is not a whole, readable picture, and of these
+    TooLargeError for too many pixels.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return _read(source, str(getattr(source, "name", None) or "picture"), max_pixels)
+        name = str(getattr(source, "name", None) or "picture")
+        return _read(source, name, max_pixels, max_size)
     path = Path(source)
     name = str(path)
     try:
@@ -132,7 +188,7 @@ def load(source: str | os.PathLike | BinaryIO, max_pixels: int = MAX_PIXELS) -> 
             what = "is a folder" if path.is_dir() else "is a device or a pipe"
             raise ImageError(name, f"{what}, not a picture")
         with open(path, "rb") as file:
-            return _read(file, name, max_pixels)
+            return _read(file, name, max_pixels, max_size)
     except FileNotFoundError:
         raise ImageError(name, "no such file") from None
     except PermissionError:
@@ -141,7 +197,7 @@ def load(source: str | os.PathLike | BinaryIO, max_pixels: int = MAX_PIXELS) -> 
         raise ImageError(name, f"cannot be read: {error.strerror or error}") from error
 
 
-def _read(file: BinaryIO, name: str, max_pixels: int) -> Picture:
+def _read(file: BinaryIO, name: str, max_pixels: int, max_size: int | None) -> Picture:
     if not file.seekable():
         file = io.BytesIO(file.read())
     file.seek(0)
@@ -155,9 +211,18 @@ def _read(file: BinaryIO, name: str, max_pixels: int) -> Picture:
             # Pillow warns of odd metadata and of large pictures: the first does no harm to the
             # pixels and the second is refused below.
             warnings.simplefilter("ignore")
-            image = Image.open(file, formats=readable)
+            with _pillow_limit:
+                limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+                try:
+                    image = Image.open(file, formats=readable)
+                finally:
+                    Image.MAX_IMAGE_PIXELS = limit
             _check_size(image, name, max_pixels)
+            if max_size is not None:
+                _decode_smaller(image, max_size)
             image.load()
+            # An icon says how large it is only when its pixels are read.
+            _check_size(image, name, max_pixels)
             return _decoded(image, name)
     except ImageError:
         raise
@@ -168,10 +233,8 @@ def _read(file: BinaryIO, name: str, max_pixels: int) -> Picture:
             reason = "is not a picture in a format that can be read"
         raise ImageError(name, reason) from error
     except Image.DecompressionBombError as error:
-        # Raised inside Image.open, before its size is known here.
-        most = 2 * Image.MAX_IMAGE_PIXELS / 1e6
-        reason = f"has more than {most:.0f} megapixels, too many to read"
-        raise ImageError(name, reason) from error
+        # An icon holds a picture far larger than it says.
+        raise ImageError(name, "is damaged: it would unpack to more pixels than it says") from error
     except MemoryError as error:
         raise ImageError(name, "does not fit in memory") from error
     except Exception as error:
@@ -193,11 +256,18 @@ def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
     if width < 1 or height < 1:
         raise ImageError(name, f"has no pixels ({width} x {height})")
     if width * height > max_pixels:
-        raise ImageError(
+        raise TooLargeError(
             name,
             f"has {width} x {height} pixels, {width * height / 1e6:.3g} megapixels; "
             f"at most {max_pixels / 1e6:g} are read",
         )
+
+
+def _decode_smaller(image: Image.Image, max_size: int) -> None:
+    """Let a JPEG's decoder leave out scales that shrinking to max_size would average away."""
+    scale = _DRAFT * max_size / max(image.size)
+    if scale < 1:
+        image.draft(None, tuple(max(1, round(scale * side)) for side in image.size))
 
 
 def _decoded(image: Image.Image, name: str) -> Picture:
@@ -207,6 +277,7 @@ def _decoded(image: Image.Image, name: str) -> Picture:
     if frames > 1:
         notes.append(f"only the first of its {frames} {_FRAMES[image.format]} is used")
     profile = image.info.get("icc_profile")
+    exif = _kept_exif(image)
     image = _upright(image, notes)
     color, alpha = _split_alpha(image)
     color = _eight_bit(color)
@@ -216,7 +287,8 @@ def _decoded(image: Image.Image, name: str) -> Picture:
         color = ImageCms.profileToProfile(
             color, ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), outputMode="RGB"
         )
-    return Picture(np.array(color.convert("RGB")), alpha, name, tuple(notes))
+    color = color if color.mode == "RGB" else color.convert("RGB")
+    return Picture(np.array(color), alpha, name, tuple(notes), exif)
 
 
 def _frame_count(image: Image.Image) -> int:
@@ -231,6 +303,24 @@ def _frame_count(image: Image.Image) -> int:
     except (EOFError, OSError, SyntaxError):
         # A later frame is damaged; the first one, which is all that is used, is loaded already.
         return 1
+
+
+def _kept_exif(image: Image.Image) -> bytes:
+    """The EXIF block that goes with the result, or nothing where there is none to read."""
+    try:
+        whole = image.getexif()
+        details = dict(whole.get_ifd(ExifTags.IFD.Exif))
+        kept = Image.Exif()
+        kept.update({tag: whole[tag] for tag in _ABOUT_THE_PICTURE if tag in whole})
+        for tag in _ABOUT_THE_FILE:
+            details.pop(tag, None)
+        if details:
+            kept[ExifTags.IFD.Exif] = details | {_Tag.ColorSpace: _SRGB}
+        if place := dict(whole.get_ifd(ExifTags.IFD.GPSInfo)):
+            kept[ExifTags.IFD.GPSInfo] = place
+        return kept.tobytes() if kept else b""
+    except Exception:  # a damaged block raises whatever its parsing runs into
+        return b""
 
 
 def _upright(image: Image.Image, notes: list[str]) -> Image.Image:
@@ -369,6 +459,33 @@ def resize(picture: Picture, max_size: int) -> Picture:
     return replace(picture, rgb=visible, alpha=alpha)
 
 
+def strip(picture: Picture) -> Picture:
+    """The picture without what its EXIF block tells of people, places and days.
+
+    Kept are the camera's and the lens's make and model, the exposure and its settings, the
+    resolution and the software. All else goes: dates, GPS, artist, copyright, owner, serial
+    numbers, unique ids, the maker's notes, and every field of free text.
+    """
+    if not picture.exif:
+        return picture
+    whole = Image.Exif()
+    whole.load(picture.exif)
+    details = whole.get_ifd(ExifTags.IFD.Exif)
+    kept = Image.Exif()
+    kept.update({tag: whole[tag] for tag in _IMPERSONAL if tag in whole})
+    if details := {tag: details[tag] for tag in _IMPERSONAL if tag in details}:
+        kept[ExifTags.IFD.Exif] = details
+    return replace(picture, exif=kept.tobytes() if kept else b"")
+
+
+def gray(picture: Picture) -> np.ndarray:
+    """The picture as a mask, uint8 (H,W): its brightness, and 0 where it is transparent."""
+    level = np.array(Image.fromarray(picture.rgb).convert("L"))
+    if picture.alpha is None:
+        return level
+    return ((level.astype(np.uint16) * picture.alpha + 127) // 255).astype(np.uint8)
+
+
 def flatten(picture: Picture) -> Picture:
     """The picture laid on white, without alpha; itself where it has none."""
     if picture.alpha is None:
@@ -379,12 +496,21 @@ def flatten(picture: Picture) -> Picture:
     return replace(picture, rgb=blended.astype(np.uint8), alpha=None)
 
 
-def save(picture: Picture, path: str | os.PathLike, format: str | None = None) -> tuple[str, ...]:
+def save(
+    picture: Picture,
+    path: str | os.PathLike,
+    format: str | None = None,
+    *,
+    placing: Callable[[Path], object] | None = None,
+) -> tuple[str, ...]:
     """Write a picture as png, jpg or webp (by default what the path's suffix says).
 
     The file appears whole or not at all: it is written beside its place under another name, which
-    is removed if anything fails, and then moved there. png and webp keep alpha; for jpg the
-    picture is laid on white. Returns notes on what the format could not keep.
+    is removed if anything fails, and then moved there. An sRGB profile and the picture's EXIF
+    block go into it. png and webp keep alpha; for jpg the picture is laid on white. Returns notes
+    on what the format could not keep.
+
+    placing: called with the whole file's other name just before it is moved into its place.
 
     Raises ImageError where the file cannot be written, ValueError for another format.
     """
@@ -400,11 +526,27 @@ def save(picture: Picture, path: str | os.PathLike, format: str | None = None) -
         if picture.alpha.min() < 255:
             notes = ("its transparency was laid on white, since jpg has none",)
         picture = flatten(picture)
+    exif = picture.exif
+    if format == "jpg" and len(exif) > _LONGEST_JPEG_EXIF:
+        notes += ("its EXIF data was left out, since jpg holds no more than 64 KB of it",)
+        exif = b""
     pixels = picture.rgb if picture.alpha is None else np.dstack([picture.rgb, picture.alpha])
     encoder, options = _ENCODERS[format]
     image = Image.fromarray(np.ascontiguousarray(pixels))
-    _write_whole(path, lambda file: image.save(file, encoder, **options))
+    options = {**options, "icc_profile": _srgb_profile()}
+    if exif:
+        options["exif"] = exif
+    with writing_whole(path, placing) as part, open(part, "xb") as file:
+        image.save(file, encoder, **options)
     return notes
+
+
+@functools.cache
+def _srgb_profile() -> bytes:
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    # Bytes 24 to 36 say when the profile was made, which is now: two runs would differ by it.
+    profile[24:36] = b"".join(part.to_bytes(2, "big") for part in (2026, 1, 1, 0, 0, 0))
+    return bytes(profile)
 
 
 def output_format(name: str) -> str:
@@ -416,20 +558,55 @@ def output_format(name: str) -> str:
     return format
 
 
-def _write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    part = path.with_name(f".repaint-{uuid.uuid4().hex}.part")
+@contextmanager
+def writing_whole(
+    path: str | os.PathLike, placing: Callable[[Path], object] | None = None
+) -> Iterator[Path]:
+    """Gives the name beside `path` to write to; what is written is then moved to `path`.
+
+    The file appears whole or not at all, whatever happens in between; its other name is gone
+    afterwards. placing: called with the other name just before the move.
+
+    Raises ImageError where it cannot be written.
+    """
+    path = Path(path)
+    part = path.with_name(f".repaint-{os.getpid()}-{uuid.uuid4().hex}.part")
     try:
-        # "x" instead of tempfile: the file then gets the permissions that the user's umask says.
-        with open(part, "xb") as file:
-            write(file)
-            file.flush()
+        # Not tempfile: the file gets the permissions that the user's umask says.
+        yield part
+        with open(part, "rb+") as file:
             os.fsync(file.fileno())
+        if placing is not None:
+            placing(part)
         os.replace(part, path)
     except OSError as error:
         raise ImageError(str(path), f"cannot be written: {error.strerror or error}") from error
     finally:
         # Gone already after the move; still there after any failure, Ctrl-C included.
         part.unlink(missing_ok=True)
+
+
+def remove_leftovers(folders: Iterable[Path]) -> None:
+    """Delete unfinished files that killed processes of this machine left in the folders."""
+    for folder in folders:
+        for part in folder.glob(".repaint-*-*.part"):
+            named = re.fullmatch(r"\.repaint-(\d+)-[0-9a-f]{32}\.part", part.name)
+            if named and not _is_running(int(named[1])):
+                part.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # there is no harmless signal to ask with
+    if process == os.getpid():
+        return False  # this one has not begun: in a container a number comes back
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def list_pictures(folder: str | os.PathLike, recursive: bool = False) -> list[Path]:

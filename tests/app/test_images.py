@@ -2,13 +2,18 @@
 
 import io
 import os
+import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import skimage.data
 import torch
-from PIL import Image, ImageCms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import ExifTags, Image, ImageCms
 
 from app import images
 from app.images import ImageError, Picture
@@ -185,6 +190,48 @@ def test_heic_without_its_reader_says_what_to_install(tmp_path, monkeypatch):
         images.load(path)
 
 
+def test_avif_is_read_upright(tmp_path, photo):
+    Image.fromarray(photo).save(tmp_path / "phone.avif", quality=95, exif=exif(6))
+    loaded = images.load(tmp_path / "phone.avif").rgb
+    assert loaded.shape == (90, 60, 3)
+    assert np.abs(loaded.astype(int) - np.rot90(photo, -1)).mean() < 4
+
+
+@pytest.mark.parametrize("format", ["BMP", "WEBP", "TIFF", "PNG", "JPEG2000", "TGA", "QOI"])
+def test_every_lossless_format_keeps_its_pixels(tmp_path, photo, format):
+    path = tmp_path / f"photo.{format.lower()}"
+    options = {"WEBP": {"lossless": True}, "JPEG2000": {"irreversible": False}}
+    Image.fromarray(photo).save(path, format, **options.get(format, {}))
+    loaded = images.load(path)
+    assert np.array_equal(loaded.rgb, photo)
+    assert (loaded.alpha, loaded.notes) == (None, ())
+
+
+def test_16_bit_colors_become_8_bit(tmp_path):
+    # Pillow writes no 16-bit color: a PPM is levels behind a line of text.
+    levels = np.array([[[0, 257 * 100, 65_535], [257 * 7, 257 * 8, 257 * 9]]], ">u2")
+    (tmp_path / "scan.ppm").write_bytes(b"P6 2 1 65535\n" + levels.tobytes())
+    assert images.load(tmp_path / "scan.ppm").rgb.tolist() == [[[0, 100, 255], [7, 8, 9]]]
+
+
+def test_a_jpeg_is_decoded_near_the_size_it_is_shrunk_to(tmp_path):
+    rgb = np.asarray(Image.fromarray(skimage.data.coffee()).resize((1600, 1200)))
+    Image.fromarray(rgb).save(tmp_path / "large.jpg", quality=95, exif=exif(6))
+    small = images.load(tmp_path / "large.jpg", max_size=200)
+    assert (small.width, small.height) == (300, 400)
+    whole = images.resize(images.load(tmp_path / "large.jpg"), 200)
+    shrunk = images.resize(small, 200)
+    assert shrunk.rgb.shape == whole.rgb.shape
+    assert np.abs(shrunk.rgb.astype(int) - whole.rgb).mean() < 1.5
+
+
+@pytest.mark.parametrize("max_size", [1, 60, 90, 200])
+def test_no_hint_makes_a_jpeg_smaller_than_asked_for(tmp_path, photo, max_size):
+    Image.fromarray(photo).save(tmp_path / "a.jpg")
+    loaded = images.load(tmp_path / "a.jpg", max_size=max_size)
+    assert loaded.width >= min(max_size, 90)
+
+
 def test_a_file_object_is_read_like_a_path(tmp_path, photo):
     file = io.BytesIO()
     Image.fromarray(photo).save(file, "PNG")
@@ -357,7 +404,29 @@ def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "bomb.png"
     Image.new("1", (20_000, 20_000)).save(path)
     assert path.stat().st_size < 100_000
-    assert refused(path) == "has more than 179 megapixels, too many to read"
+    assert refused(path) == ("has 20000 x 20000 pixels, 400 megapixels; at most 100 are read")
+    limit = Image.MAX_IMAGE_PIXELS
+    with pytest.raises(images.TooLargeError):
+        images.load(path, max_pixels=399_999_999)
+    assert limit == Image.MAX_IMAGE_PIXELS
+
+
+def test_a_higher_limit_lifts_pillows_own(tmp_path, monkeypatch):
+    # Pillow refuses twice its limit; a small limit stands for its 179 megapixels.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    Image.new("L", (60, 50), 7).save(tmp_path / "wall.png")
+    assert images.load(tmp_path / "wall.png", max_pixels=3000).rgb.shape == (50, 60, 3)
+
+
+def test_an_icon_that_hides_a_large_picture_is_refused(tmp_path):
+    inner = io.BytesIO()
+    Image.new("L", (300, 300)).save(inner, "PNG")
+    data = inner.getvalue()
+    # One entry that says 16 x 16, and a picture of 300 x 300 in its place.
+    entry = struct.pack("<BBBBHHLL", 16, 16, 0, 0, 1, 32, len(data), 22)
+    path = tmp_path / "small.ico"
+    path.write_bytes(struct.pack("<HHH", 0, 1, 1) + entry + data)
+    assert refused(path, max_pixels=80_000).startswith("has 300 x 300 pixels")
 
 
 def test_postscript_is_never_given_to_a_program(tmp_path, photo):
@@ -524,6 +593,185 @@ def test_a_saved_file_has_the_permissions_of_any_other(tmp_path, photo):
     images.save(Picture(photo), tmp_path / "a.png")
     (tmp_path / "plain").touch()
     assert (tmp_path / "a.png").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+# --- Metadata -------------------------------------------------------------------------------
+
+PRIVATE = "Ada Lovelace"
+SERIAL = "SN-1815"
+
+
+@pytest.fixture
+def documented() -> bytes:
+    """An EXIF block as a phone writes it: camera, exposure, dates, place, owner."""
+    block = Image.Exif()
+    block.update(
+        {0x010F: "Lochkamera", 0x0110: "Mark II", 0x0112: 6, 0x0132: "1833:06:05 10:00:00"}
+    )
+    block.update({0x013B: PRIVATE, 0x8298: PRIVATE, 0x010E: PRIVATE})
+    block[0x8769] = {
+        0x829A: 0.02,
+        0x8827: 400,
+        0xA001: 65535,
+        0xA002: 90,
+        0xA003: 60,
+        0xA434: "Plate 35 mm",
+        0x9003: "1833:06:05 10:00:00",
+        0x9011: "+01:00",
+        0xA430: PRIVATE,
+        0xA431: SERIAL,
+        0xA435: SERIAL,
+        0x927C: SERIAL.encode(),
+        0x9286: PRIVATE.encode(),
+    }
+    block[0x8825] = {1: "N", 2: (51.0, 30.0, 0.0), 3: "W", 4: (0.0, 7.0, 0.0)}
+    return block.tobytes()
+
+
+@pytest.mark.parametrize("source", ["jpg", "png", "webp", "tif", "avif", "heic"])
+@pytest.mark.parametrize("result", ["jpg", "png", "webp"])
+def test_exif_goes_with_the_picture_but_for_what_is_no_longer_true(
+    tmp_path, photo, documented, source, result
+):
+    Image.fromarray(photo).save(tmp_path / f"a.{source}", exif=documented)
+    images.save(images.load(tmp_path / f"a.{source}"), tmp_path / f"b.{result}")
+    with Image.open(tmp_path / f"b.{result}") as saved:
+        assert saved.size == (60, 90)
+        kept = saved.getexif()
+        details, place = kept.get_ifd(0x8769), kept.get_ifd(0x8825)
+        assert kept.get_ifd(ExifTags.IFD.IFD1) == {}
+    assert set(kept) == {0x010F, 0x0110, 0x0132, 0x013B, 0x8298, 0x010E, 0x8769, 0x8825}
+    assert (kept[0x0110], details[0x8827], details[0x9003]) == ("Mark II", 400, kept[0x0132])
+    assert details[0xA001] == 1
+    assert {0xA002, 0xA003}.isdisjoint(details)
+    assert place[2] == (51.0, 30.0, 0.0)
+    assert np.array_equal(images.load(tmp_path / f"b.{result}").rgb.shape, (90, 60, 3))
+
+
+def test_a_thumbnail_is_left_out(tmp_path, photo):
+    # Two directories, the second of which holds the thumbnail's place and length.
+    maker, thumbnail = b"Lochkamera\0", b"\xff\xd8 a small face \xff\xd9"
+    first = struct.pack("<HHHLLL", 1, 0x010F, 2, len(maker), 56, 26)
+    second = struct.pack("<HHHLLHHLLL", 2, 0x0201, 4, 1, 67, 0x0202, 4, 1, len(thumbnail), 0)
+    block = b"II*\0" + struct.pack("<L", 8) + first + second + maker + thumbnail
+    Image.fromarray(photo).save(tmp_path / "a.jpg", exif=b"Exif\0\0" + block)
+    with Image.open(tmp_path / "a.jpg") as source:
+        assert 0x0201 in source.getexif().get_ifd(ExifTags.IFD.IFD1)
+    loaded = images.load(tmp_path / "a.jpg")
+    assert b"Lochkamera" in loaded.exif
+    assert b"a small face" not in loaded.exif
+
+
+@pytest.mark.parametrize("result", ["jpg", "png", "webp"])
+def test_strip_leaves_the_camera_and_no_person_place_day_or_serial(
+    tmp_path, photo, documented, result
+):
+    Image.fromarray(photo).save(tmp_path / "a.jpg", exif=documented)
+    stripped = images.strip(images.load(tmp_path / "a.jpg"))
+    images.save(stripped, tmp_path / f"b.{result}")
+    with Image.open(tmp_path / f"b.{result}") as saved:
+        kept = saved.getexif()
+        assert set(kept) == {0x010F, 0x0110, 0x8769}
+        assert set(kept.get_ifd(0x8769)) == {0x829A, 0x8827, 0xA001, 0xA434}
+    data = (tmp_path / f"b.{result}").read_bytes()
+    assert PRIVATE.encode() not in data
+    assert SERIAL.encode() not in data
+    assert b"1833" not in data
+
+
+def test_a_picture_without_exif_gets_none(tmp_path, photo):
+    Image.fromarray(photo).save(tmp_path / "a.png")
+    loaded = images.load(tmp_path / "a.png")
+    assert loaded.exif == images.strip(loaded).exif == b""
+    images.save(loaded, tmp_path / "b.jpg")
+    with Image.open(tmp_path / "b.jpg") as saved:
+        assert "exif" not in saved.info
+
+
+def test_exif_too_long_for_jpg_is_left_out_and_said_so(tmp_path, photo):
+    block = Image.Exif()
+    block[0x8769] = {0x927C: bytes(70_000)}
+    Image.fromarray(photo).save(tmp_path / "a.png", exif=block)
+    loaded = images.load(tmp_path / "a.png")
+    notes = images.save(loaded, tmp_path / "b.jpg")
+    assert len(notes) == 1
+    assert "64 KB" in notes[0]
+    assert images.save(loaded, tmp_path / "b.webp") == ()
+
+
+@pytest.mark.parametrize("format", ["jpg", "png", "webp"])
+def test_results_say_that_they_are_srgb_and_are_the_same_twice(tmp_path, photo, format):
+    for name in ("a", "b"):
+        images._srgb_profile.cache_clear()
+        images.save(Picture(photo), tmp_path / f"{name}.{format}")
+    with Image.open(tmp_path / f"a.{format}") as saved:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(saved.info["icc_profile"]))
+    assert "sRGB" in ImageCms.getProfileDescription(profile)
+    assert (tmp_path / f"a.{format}").read_bytes() == (tmp_path / f"b.{format}").read_bytes()
+    assert profile.tobytes()[24:36] != bytes(12)
+
+
+# --- Masks ----------------------------------------------------------------------------------
+
+
+def test_a_mask_is_brightness_and_dark_where_it_is_transparent():
+    rgb = np.repeat(np.array([[[255], [255], [100], [0]]], np.uint8), 3, axis=2)
+    alpha = np.array([[255, 0, 255, 255]], np.uint8)
+    assert images.gray(Picture(rgb)).tolist() == [[255, 255, 100, 0]]
+    assert images.gray(Picture(rgb, alpha)).tolist() == [[255, 0, 100, 0]]
+
+
+# --- Leftovers ------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes cannot be asked for")
+def test_only_what_dead_processes_left_is_removed(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = f"-{'0' * 32}.part"
+    (tmp_path / f".repaint-{dead.pid}{name}").touch()
+    alive = [f".repaint-{os.getppid()}{name}", ".repaint-x.part", "holiday.part"]
+    for other in alive:
+        (tmp_path / other).touch()
+    images.remove_leftovers([tmp_path, tmp_path / "not yet made"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(alive)
+
+
+# --- Mutated files --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def originals() -> dict[str, bytes]:
+    """A small photo in every format that is written here, with alpha and EXIF where it can be."""
+    photo = Image.fromarray(skimage.data.chelsea()[:24, :32])
+    clear = photo.convert("RGBA")
+    files = {}
+    for format in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG2000", "PPM"):
+        file = io.BytesIO()
+        options = {"exif": exif(6)} if format in ("JPEG", "PNG", "WEBP", "TIFF", "HEIF") else {}
+        (clear if format in ("PNG", "WEBP", "TIFF") else photo).save(file, format, **options)
+        files[format] = file.getvalue()
+    return files
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.data())
+def test_a_mutated_file_gives_a_picture_or_one_line(originals, data):
+    whole = bytearray(originals[data.draw(st.sampled_from(sorted(originals)))])
+    for _ in range(data.draw(st.integers(0, 6))):
+        place = data.draw(st.integers(0, min(len(whole) - 1, 400)) | st.integers(0, len(whole) - 1))
+        whole[place] = data.draw(st.sampled_from((0, 1, 127, 128, 255)) | st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
+    try:
+        picture = images.load(io.BytesIO(whole[:cut]), max_pixels=1_000_000)
+    except ImageError as error:
+        assert "\n" not in str(error)
+        return
+    assert picture.rgb.dtype == np.uint8
+    assert picture.rgb.shape == (picture.height, picture.width, 3)
+    assert picture.alpha is None or picture.alpha.shape == picture.rgb.shape[:2]
+    assert picture.rgb.size > 0
+    images.to_tensor(picture.rgb)
 
 
 # --- Folders --------------------------------------------------------------------------------
