@@ -5,13 +5,19 @@ import math
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 import models
-from app import images
+from app import color, images, tiles
+from app.brush import WHOLE, Brush
+from app.regions import Region
+from models.network import STRIDE
 
 # A painting's statistics are recorded near the scale at which the network learned strokes. More
 # pixels would make its strokes finer than any the network has seen, and cost time and memory.
@@ -20,35 +26,60 @@ STYLE_SIZE = 512
 # The demo runs for days and each upload is a style: the least recently used are let go.
 _REMEMBERED_PICTURES = 32
 
+# Bytes of content features, 24 a pixel, of the photos painted last: five of a megapixel.
+REMEMBERED_CONTENT = 128 * 2**20
+
+# The side of a tile's core, pixels: with what the network sees around it, it is a photo of WHOLE.
+TILE = 1296
+
+# The better of app.color's two ways: its colors are closer to the photo's (CIEDE2000 0.5 against
+# 2.7, with strokes averaged out), and so is its luma to the painting's; see benchmarks/blend.py.
+KEEP_COLOR = "luminance"
+
 
 class Painter:
     """Paints photos with the network and the styles of one checkpoint file.
 
     device: "auto" (the first available of cuda, mps, cpu) or the name of a torch device.
-    style_names: the built-in styles, in the checkpoint's order.
+    remembered_content: bytes of content features, of the photos painted last, that are kept so that
+    another style on the same photo is faster; 0 keeps none.
+
+    style_names: the built-in styles, in the checkpoint's order. codes: how many codes each has.
+    path: the checkpoint's file.
 
     Raises models.CheckpointError, a ValueError, where the checkpoint cannot be used, and
     ValueError for a device that this machine does not have.
     """
 
-    def __init__(self, checkpoint_path: str | os.PathLike, device: str = "auto"):
+    def __init__(
+        self,
+        checkpoint_path: str | os.PathLike,
+        device: str = "auto",
+        *,
+        remembered_content: int = REMEMBERED_CONTENT,
+    ):
+        self.path = Path(checkpoint_path)
         self.device = available_device(device)
-        checkpoint = models.load_checkpoint(Path(checkpoint_path), device=str(self.device))
+        checkpoint = models.load_checkpoint(self.path, device=str(self.device))
         self.network = checkpoint.network
         self.record = checkpoint.record
         self._built_in = checkpoint.styles
+        self.codes = {name: len(codes) for name, codes in checkpoint.styles.items()}
         self.style_names = tuple(checkpoint.styles)
         self._from_pictures: OrderedDict[tuple, models.StyleCode] = OrderedDict()
+        self._contents = _Contents(remembered_content)
         # The demo serves each visitor in a thread of its own. One picture at a time is as fast on
         # one device, and holds no more memory than one.
         self._one_at_a_time = threading.Lock()
 
-    def style(self, name_or_path: str | os.PathLike) -> models.StyleCode:
+    def style(
+        self, name_or_path: str | os.PathLike, *, max_pixels: int = images.MAX_PIXELS
+    ) -> models.StyleCode:
         """The style code of a built-in style or of a picture file.
 
         "monet" is the built-in style's first code, "monet:2" its second. A built-in name wins over
         a file of that name ("./monet" is the file). Codes of pictures are remembered until their
-        file changes.
+        file changes. max_pixels: as in images.load.
 
         Raises ValueError that lists the built-in names where the name is neither, and
         images.ImageError where the file cannot be read.
@@ -65,7 +96,7 @@ class Painter:
             if key in self._from_pictures:
                 self._from_pictures.move_to_end(key)
                 return self._from_pictures[key]
-        code = self.encode(images.load(path))
+        code = self.encode(images.load(path, max_pixels=max_pixels))
         with self._one_at_a_time:
             self._from_pictures[key] = code
             while len(self._from_pictures) > _REMEMBERED_PICTURES:
@@ -80,28 +111,105 @@ class Painter:
         with self._one_at_a_time, torch.no_grad():
             return self.network.encode_style(tensor)
 
+    def blend(
+        self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
+    ) -> models.StyleCode:
+        """One style between several, each with its weight; see `models.StyleCode.blend`.
+
+        The weights are divided by their sum. Raises ValueError for no parts, for weights that are
+        negative, not finite or all zero, and what `style` raises.
+        """
+        codes = [
+            part if isinstance(part, models.StyleCode) else self.style(part) for part, _ in parts
+        ]
+        return models.StyleCode.blend(
+            [code.to(self.device) for code in codes], [weight for _, weight in parts]
+        )
+
     def paint(
         self,
         picture: images.Picture,
-        style: models.StyleCode,
+        style: models.StyleCode | Sequence[Region],
         strength: float = 1.0,
         max_size: int | None = None,
+        *,
+        keep_color: str | None = None,
+        mask: np.ndarray | None = None,
+        tile: int | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> images.Picture:
         """The picture in a style, with its own alpha, name and notes.
 
-        strength: 0 gives back the pixels of the photo, 1 the full style. max_size: the photo is
-        first shrunk to this many pixels on its longest side; None keeps its size.
+        style: one, or regions with a style each; a later region lies over an earlier one, and
+        where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
+        style. max_size: the photo is first shrunk to this many pixels on its longest side; None
+        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. mask: where a
+        single style is painted, as in Region. tile: the side of the tiles, pixels; None paints
+        the photo whole up to WHOLE pixels and in tiles beyond. progress: called with the share
+        that is done, from 0 to 1; what it raises ends the painting.
 
-        Raises ValueError for a strength outside 0..1 (NaN included) or a max_size below 1.
+        Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
+        an unknown keep_color, or a mask beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
+        if keep_color is not None and keep_color not in color.WAYS:
+            raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
+        if tile is not None and tile < 1:
+            raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
+        if isinstance(style, models.StyleCode):
+            style = [Region(style, mask)]
+        elif mask is not None:
+            raise ValueError("a mask goes with one style; regions have masks of their own")
         if max_size is not None:
             picture = images.resize(picture, max_size)
-        photo = images.to_tensor(picture.rgb).to(self.device)
-        with self._one_at_a_time:
-            painted = self.network.repaint(photo, style.to(self.device), strength=strength)
-        return replace(picture, rgb=images.to_rgb(painted))
+        if strength == 0:
+            return replace(picture, rgb=picture.rgb.copy())
+        with self._one_at_a_time, torch.no_grad():
+            rgb = self._paint(picture.rgb, style, strength, keep_color, tile, progress)
+        return replace(picture, rgb=rgb)
+
+    def _paint(
+        self,
+        rgb: np.ndarray,
+        regions: Sequence[Region],
+        strength: float,
+        keep_color: str | None,
+        side: int | None,
+        progress: Callable[[float], None] | None,
+    ) -> np.ndarray:
+        height, width = rgb.shape[:2]
+        if side is None:
+            side = max(height, width) if height * width <= WHOLE else TILE
+        plan = list(tiles.plan(height, width, side, self.network.reach, STRIDE))
+        brushes = [
+            Brush(self.network, self.device, rgb, region, strength, keep_color)
+            for region in regions
+            if region.bounds(height, width) is not None
+        ]
+        tiled = len(plan) > 1
+        steps = _Steps(len(brushes) * (len(plan) + tiled), len(self.network.hops), progress)
+        hooks = [hop.register_forward_hook(steps.next_hop) for hop in self.network.hops]
+        try:
+            for brush in brushes if tiled else ():
+                brush.survey()
+                steps.next_pass()
+            result = np.empty_like(rgb)
+            for tile in plan:
+                photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
+                painted = photo
+                for brush in brushes:
+                    share = brush.share(tile.core)
+                    if share is None or share.any():
+                        content = None if tiled else self._contents.of(brush)
+                        own = brush.paint(tile, photo, content)
+                        painted = own if share is None else torch.lerp(painted, own, share)
+                    steps.next_pass()
+                result[tile.core.slices] = images.to_rgb(painted)
+            return result
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _built_in_style(self, name: str) -> models.StyleCode | None:
         if name in self._built_in:
@@ -124,6 +232,49 @@ class Painter:
             f"no style {name!r}: not one of {', '.join(self.style_names)}, "
             f"and no such picture file{guess}"
         )
+
+
+class _Contents:
+    """Content features of the photos painted last, by what is in them and not by their name."""
+
+    def __init__(self, limit: int):
+        self.limit = limit  # bytes
+        self.kept: OrderedDict[bytes, Tensor] = OrderedDict()
+
+    def of(self, brush: Brush) -> Tensor:
+        """The content features of a brush's whole photo."""
+        if not self.limit:
+            return brush.encode()
+        key = brush.content_key()
+        if key not in self.kept:
+            self.kept[key] = brush.encode()
+        self.kept.move_to_end(key)
+        content = self.kept[key]
+        while sum(kept.nbytes for kept in self.kept.values()) > self.limit:
+            self.kept.popitem(last=False)
+        return content
+
+
+class _Steps:
+    """Tells the share that is done, hop by hop: what it calls may end the painting anywhere."""
+
+    def __init__(self, passes: int, hops: int, progress: Callable[[float], None] | None):
+        self.passes, self.hops, self.progress = max(1, passes), hops, progress
+        self.passed, self.hop = 0, 0
+        self.tell()
+
+    def next_hop(self, *_: object) -> None:
+        self.hop += 1
+        self.tell()
+
+    def next_pass(self) -> None:
+        self.passed, self.hop = self.passed + 1, 0
+        self.tell()
+
+    def tell(self) -> None:
+        if self.progress is not None:
+            # A hop is not the end of its pass: what follows the last one takes time, too.
+            self.progress((self.passed + self.hop / (self.hops + 1)) / self.passes)
 
 
 def available_device(name: str = "auto") -> torch.device:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
+from models import statistics
 from models.style_code import StyleCode
 
 COLORINGS = ("statistics", "mlp")
@@ -98,15 +99,15 @@ class Affine:
         return wct.transform(x, self.matrix, zeros, self.shift)
 
 
-def _convolve(convolution: nn.Conv2d, x: Tensor, affine: Affine | None) -> Tensor:
-    """The convolution of ``affine(x)`` for one image, without ever computing ``affine(x)``.
+def _folded(convolution: nn.Conv2d, affine: Affine | None) -> tuple[Tensor, Tensor | None]:
+    """Kernel and bias of the convolution of ``affine(x)``, one map for the batch.
 
     A map that is the same at every position may be multiplied into the kernel: it commutes with
     the padding, which repeats positions, and with bilinear upsampling, whose weights sum to 1.
     At full size this spares the most expensive hops a pass over the feature map.
     """
     if affine is None:
-        return convolution(x)
+        return convolution.weight, convolution.bias
     outputs, _, height, width = convolution.weight.shape
     groups, n = affine.matrix.shape[-3:-1]
     kernel = convolution.weight.reshape(outputs, groups, n, height * width)
@@ -114,9 +115,47 @@ def _convolve(convolution: nn.Conv2d, x: Tensor, affine: Affine | None) -> Tenso
     bias = torch.einsum("ognk,gn->o", kernel, affine.shift[0, :, :, 0])
     if convolution.bias is not None:
         bias = bias + convolution.bias
+    return weight.reshape(convolution.weight.shape), bias
+
+
+def _convolve(convolution: nn.Conv2d, x: Tensor, affine: Affine | None = None) -> Tensor:
+    """The convolution of ``affine(x)``, without ever computing ``affine(x)``."""
+    if affine is None:
+        return convolution(x)
     p = convolution.padding[0]
     x = F.pad(x, (p, p, p, p), mode=convolution.padding_mode)
-    return F.conv2d(x, weight.reshape(convolution.weight.shape), bias, convolution.stride)
+    return F.conv2d(x, *_folded(convolution, affine), convolution.stride)
+
+
+# What a 3-tap kernel on a row of twice the size, upsampled bilinearly, is on the row itself:
+# 3 taps at every even pixel, and 3 others at every odd one (phase, tap, the kernel's tap).
+_PHASES = (
+    ((0.75, 0.25, 0.0), (0.25, 0.75, 0.75), (0.0, 0.0, 0.25)),
+    ((0.25, 0.0, 0.0), (0.75, 0.75, 0.25), (0.0, 0.25, 0.75)),
+)
+
+
+def _convolve_upsampled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A 3x3 convolution of x at twice its size, without ever holding x at that size.
+
+    Equal to bilinear upsampling, a reflected border of one pixel, and the convolution.
+    """
+
+    def direct(x: Tensor) -> Tensor:
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        return F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), weight, bias)
+
+    phases = weight.new_tensor(_PHASES)
+    kernels = torch.einsum("yak,xbl,oikl->oyxiab", phases, phases, weight).flatten(0, 2)
+    biases = None if bias is None else bias.repeat_interleave(4)
+    padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    result = F.pixel_shuffle(F.conv2d(padded, kernels, biases), 2)
+    # The reflected pixel has another value than the upsampled border of the small map.
+    result[..., :1, :] = direct(x[..., :2, :])[..., :1, :]
+    result[..., -1:, :] = direct(x[..., -2:, :])[..., -1:, :]
+    result[..., :1] = direct(x[..., :2])[..., :1]
+    result[..., -1:] = direct(x[..., -2:])[..., -1:]
+    return result
 
 
 class ResidualBlock(nn.Module):
@@ -124,7 +163,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, *, norm: bool) -> None:
         super().__init__()
-        make_norm = nn.InstanceNorm2d if norm else lambda _: nn.Identity()
+        make_norm = statistics.InstanceNorm if norm else lambda _: nn.Identity()
         self.branch = nn.Sequential(
             _convolution(channels, channels, 3),
             make_norm(channels),
@@ -147,7 +186,7 @@ class ContentEncoder(nn.Module):
         for inputs, outputs, kernel, stride in shapes:
             layers.append(_convolution(inputs, outputs, kernel, stride))
             if norm:
-                layers.append(nn.InstanceNorm2d(outputs))
+                layers.append(statistics.InstanceNorm(outputs))
             layers.append(nn.ReLU())
         layers += [ResidualBlock(4 * width, norm=norm) for _ in range(blocks)]
         self.layers = nn.Sequential(*layers)
@@ -211,12 +250,16 @@ class Upsampling(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, *, norm: bool) -> None:
         super().__init__()
         self.convolution = _convolution(inputs, outputs, kernel)
-        self.norm = nn.GroupNorm(1, outputs) if norm else nn.Identity()
+        self.norm = statistics.LayerNorm(outputs) if norm else nn.Identity()
 
     def forward(self, x: Tensor, affine: Affine | None = None) -> Tensor:
-        # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
-        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
-        return F.leaky_relu(self.norm(_convolve(self.convolution, x, affine)), 0.2)
+        if self.convolution.kernel_size == (3, 3) and not torch.is_grad_enabled():
+            x = _convolve_upsampled(x, *_folded(self.convolution, affine))
+        else:
+            # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
+            x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+            x = _convolve(self.convolution, x, affine)
+        return F.leaky_relu(self.norm(x), 0.2)
 
 
 class Hop(nn.Module):
@@ -239,7 +282,7 @@ class Hop(nn.Module):
     def record(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (B, G, n, 1) and root of the covariance (B, G, n, n) of x (B, C, H, W)."""
         with torch.autocast(x.device.type, enabled=False):
-            mean, covariance = wct.mean_and_covariance(x.float(), self.groups)
+            mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
             return mean, wct.sqrtm(self._regularized(covariance), gradient=self.rule, eps=self.eps)
 
     def coloring(self, matrix: Tensor) -> Tensor:
@@ -267,7 +310,7 @@ class Hop(nn.Module):
     ) -> Affine:
         """What is to be done to x (B, C, H, W) to color it with a mean and a root."""
         with torch.autocast(x.device.type, enabled=False):
-            own_mean, covariance = wct.mean_and_covariance(x.float(), self.groups)
+            own_mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
             if covariances is not None:
                 covariances.append(covariance)
             if self.method == "gd":
@@ -326,17 +369,40 @@ class Repainter(nn.Module):
         for i, block in enumerate(self.blocks, 1):
             x = block(x if affine is None else _in_float32(affine, x))
             affine = hop(x, i)
-        # From here on a hop is followed by a convolution alone, which can swallow it. Only
-        # without gradients: one image's kernel is another's than the next one's.
-        fold = len(x) == 1 and not torch.is_grad_enabled()
+        # From here on a hop is followed by a convolution alone, which can swallow it.
         for i, upsampling in enumerate(self.upsamplings, 1 + len(self.blocks)):
-            if affine is not None and not fold:
+            if affine is not None and not _folds(affine):
                 x, affine = _in_float32(affine, x), None
             x = upsampling(x, affine)
             affine = hop(x, i) if i < len(self.hops) else None
-        if affine is not None and not fold:
+        if affine is not None and not _folds(affine):
             x, affine = _in_float32(affine, x), None
         return torch.tanh(_convolve(self.output, x, affine))
+
+    @property
+    def reach(self) -> int:
+        """Pixels: what is farther from a pixel than this has no part in its result.
+
+        But for the statistics, which see the whole picture; see :mod:`models.statistics`.
+        """
+        seen = [self._sees(pixel) for pixel in range(STRIDE)]
+        return max(max(i - low, high - i) for i, (low, high) in enumerate(seen))
+
+    def _sees(self, pixel: int) -> tuple[int, int]:
+        """The first and the last column of the photo that a column of pixels depends on."""
+        margin = self.output.kernel_size[0] // 2
+        low, high = pixel - margin, pixel + margin
+        for upsampling in reversed(self.upsamplings):
+            # Bilinear: half a pixel to each side is read beside the pixel's own place.
+            margin = upsampling.convolution.kernel_size[0] // 2 + 1
+            low, high = (low - margin) // 2, (high + margin) // 2
+        encoder = self.content_encoder.layers
+        blocks = [*self.blocks, *(layer for layer in encoder if isinstance(layer, ResidualBlock))]
+        low, high = low - 2 * len(blocks), high + 2 * len(blocks)
+        for layer in reversed([layer for layer in encoder if isinstance(layer, nn.Conv2d)]):
+            kernel, stride, padding = layer.kernel_size[0], layer.stride[0], layer.padding[0]
+            low, high = stride * low - padding, stride * high - padding + kernel - 1
+        return low, high
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -406,28 +472,48 @@ class Repainter(nn.Module):
         return self.reconstruct(_pad(painting))[1]
 
     @torch.no_grad()
-    def repaint(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
+    def encode_photo(self, photo: Tensor) -> Tensor:
+        """Content features of photos (B, 3, H, W) in [-1, 1], of any size."""
+        if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
+            raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
+        return self.encode_content(_pad(photo))
+
+    @torch.no_grad()
+    def repaint(
+        self,
+        photo: Tensor,
+        code: StyleCode,
+        strength: float = 1.0,
+        content: Tensor | None = None,
+    ) -> Tensor:
         """Photos (B, 3, H, W) in [-1, 1], of any size, in the style of a code.
 
         Strength 0 is the photo itself, exactly. In between, each hop goes that share of its way,
         and what the decoder loses of the photo with its hops open is given back in proportion.
+
+        Args:
+            content: what :meth:`encode_photo` made of the photos before, to spare the time.
 
         Raises:
             ValueError: a wrong shape, or a strength outside [0, 1].
         """
         if not 0 <= strength <= 1:
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
-        if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
-            raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
         if strength == 0:
             return photo.clone()
+        if content is None:
+            content = self.encode_photo(photo)
         height, width = photo.shape[-2:]
-        content = self.encode_content(_pad(photo))
         picture = self.generate(content, code, strength)[..., :height, :width]
         if strength < 1:
             own = self._decode(content, lambda *_: None)[..., :height, :width]
             picture = picture + (1 - strength) * (photo - own)
         return picture.clamp(-1, 1)
+
+
+def _folds(affine: Affine) -> bool:
+    # One image's kernel is another's than the next one's, unless they share their statistics.
+    return len(affine.matrix) == 1 and not torch.is_grad_enabled()
 
 
 def _in_float32(affine: Affine, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,37 @@ class StyleCode:
         """Codes one after the other in one batch."""
         return StyleCode(
             tuple(torch.cat(parts) for parts in zip(*(c.tensors for c in codes), strict=True))
+        )
+
+    @staticmethod
+    def blend(codes: Sequence[StyleCode], weights: Sequence[float]) -> StyleCode:
+        """One code between several of one batch size, each with its weight.
+
+        The weights are divided by their sum. Means, roots and the mlp's codes are mixed linearly.
+        Where roots commute, that is the optimal transport between the covariances; unlike ways
+        that rebuild a symmetric root, it also keeps the rotation in a learned one, so that all the
+        weight on a code gives that code. Measured (benchmarks/blend.py), its path is as straight
+        as optimal transport's and more even than that of linear covariances; the affine-invariant
+        geodesic is the most even, but fades colors by a tenth on its way.
+
+        Raises:
+            ValueError: no codes, another number of weights, weights that are negative, not finite
+                or all zero, or codes of different networks.
+        """
+        total = sum(weights)
+        if not codes or len(codes) != len(weights):
+            raise ValueError(f"{len(codes)} codes can't be blended with {len(weights)} weights")
+        if not (math.isfinite(total) and total > 0 and min(weights) >= 0):
+            raise ValueError(f"weights must be at least 0, and some above, got {list(weights)}")
+        shapes = {tuple(t.shape for t in code.tensors) for code in codes}
+        if len(shapes) > 1:
+            raise ValueError("these codes are not of one network")
+        shares = [weight / total for weight in weights]
+        return StyleCode(
+            tuple(
+                sum(share * tensor for share, tensor in zip(shares, tensors, strict=True))
+                for tensors in zip(*(code.tensors for code in codes), strict=True)
+            )
         )
 
     def __getitem__(self, index: slice) -> StyleCode:

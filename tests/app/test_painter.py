@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 
 import models
-from app import images, painter
+from app import brush, color, images, painter
 from app.images import ImageError, Picture
-from app.painter import Painter, available_device
+from app.painter import Painter, Region, available_device
+from app.tiles import Box
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,7 @@ def same(one: models.StyleCode, other: models.StyleCode) -> bool:
 
 def test_built_in_names_are_listed(tiny):
     assert tiny.style_names == ("dots", "stripes")
+    assert tiny.codes == {"dots": 1, "stripes": 2}
 
 
 def test_a_name_is_its_first_code_and_a_number_picks_another(tiny):
@@ -169,6 +171,231 @@ def test_the_smallest_pictures_keep_their_size(tiny, size):
 def test_a_strength_outside_0_to_1_is_refused(tiny, photo, strength):
     with pytest.raises(ValueError, match="between 0 and 1"):
         tiny.paint(photo, tiny.style("dots"), strength)
+
+
+@pytest.fixture(scope="module")
+def large() -> Picture:
+    return Picture(np.ascontiguousarray(skimage.data.coffee()[:186, :301]))
+
+
+def levels(one: Picture, other: Picture) -> np.ndarray:
+    return np.abs(one.rgb.astype(int) - other.rgb)
+
+
+def halves(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    left = np.zeros((height, width), np.uint8)
+    left[:, : width // 2] = 255
+    return left, 255 - left
+
+
+@pytest.mark.parametrize("keep_color", [None, *color.WAYS])
+@pytest.mark.parametrize("strength", [0.5, 1.0])
+def test_tiles_join_to_the_picture_that_is_painted_whole(tiny, large, strength, keep_color):
+    style = tiny.style("dots")
+    whole = tiny.paint(large, style, strength, keep_color=keep_color)
+    tiled = tiny.paint(large, style, strength, keep_color=keep_color, tile=64)
+    # Rounding to 8 bits may fall either way.
+    assert levels(whole, tiled).max() <= 1
+
+
+def test_tiles_under_a_mask_join_too(tiny, large):
+    regions = [
+        Region(tiny.style(name), mask)
+        for name, mask in zip(("dots", "stripes"), halves(31, 50), strict=True)
+    ]
+    whole, tiled = (tiny.paint(large, regions, tile=tile) for tile in (None, 64))
+    assert levels(whole, tiled).max() <= 1
+
+
+def test_a_photo_beyond_the_budget_is_tiled_under_statistics_of_samples(tiny, large, monkeypatch):
+    style = tiny.style("dots")
+    whole = tiny.paint(large, style)
+    seen = []
+    repaint = tiny.network.repaint
+    monkeypatch.setattr(
+        tiny.network, "repaint", lambda photo, *a: seen.append(photo.shape) or repaint(photo, *a)
+    )
+    monkeypatch.setattr(painter, "WHOLE", 100 * 100)
+    monkeypatch.setattr(painter, "TILE", 64)
+    monkeypatch.setattr(brush, "SAMPLE_SIDE", 32)
+    monkeypatch.setattr(brush, "WHOLE", 100 * 100)
+    monkeypatch.setattr(brush, "FEWEST_SAMPLED", 50 * 100)
+    tiled = tiny.paint(large, style)
+    assert max(batch * height * width for batch, _, height, width in seen) < large.rgb.size / 3
+    assert seen[0][0] > 1 and seen[0][2:] == (32, 32)
+    assert 0 < levels(whole, tiled).mean() < 6
+
+
+def test_black_of_a_mask_stays_the_photo_and_white_is_painted(tiny, photo):
+    left, _ = halves(50, 70)
+    painted = tiny.paint(photo, tiny.style("dots"), mask=left)
+    assert np.array_equal(painted.rgb[:, 35:], photo.rgb[:, 35:])
+    assert levels(painted, photo)[:, :35].mean() > 5
+
+
+def test_gray_of_a_mask_mixes_in_proportion(tiny, photo):
+    style = tiny.style("dots")
+    full = tiny.paint(photo, style).rgb.astype(float)
+    mixed = tiny.paint(photo, style, mask=np.full((50, 70), 51, np.uint8))
+    expected = photo.rgb + 0.2 * (full - photo.rgb)
+    assert np.abs(mixed.rgb - expected).max() <= 1
+
+
+def test_a_white_mask_of_any_size_is_no_mask(tiny, photo):
+    style = tiny.style("dots")
+    masked = tiny.paint(photo, style, mask=np.full((3, 200), 255, np.uint8))
+    assert np.array_equal(masked.rgb, tiny.paint(photo, style).rgb)
+
+
+def test_a_black_mask_gives_back_the_photo(tiny, photo):
+    masked = tiny.paint(photo, tiny.style("dots"), mask=np.zeros((5, 5), np.uint8))
+    assert np.array_equal(masked.rgb, photo.rgb)
+
+
+def test_a_regions_statistics_are_its_own(tiny, large):
+    reach = tiny.network.reach
+    left, _ = halves(186, 301)
+    elsewhere = large.rgb.copy()
+    noise = np.random.default_rng(0).integers(0, 256, elsewhere.shape, np.uint8)
+    elsewhere[:, 150 + reach :] = noise[:, 150 + reach :]
+    one, other = (
+        tiny.paint(Picture(rgb), tiny.style("dots"), mask=left) for rgb in (large.rgb, elsewhere)
+    )
+    assert levels(one, other)[:, :150].max() <= 1
+    whole, changed = (
+        tiny.paint(Picture(rgb), tiny.style("dots")) for rgb in (large.rgb, elsewhere)
+    )
+    assert levels(whole, changed)[:, :150].max() > 3
+
+
+def test_each_region_has_its_style_and_the_last_lies_on_top(tiny, photo):
+    dots, stripes = tiny.style("dots"), tiny.style("stripes")
+    left, right = halves(50, 70)
+    both = tiny.paint(photo, [Region(dots, left), Region(stripes, right)])
+    for mask, style, half in ((left, dots, np.s_[:, :35]), (right, stripes, np.s_[:, 35:])):
+        alone = tiny.paint(photo, style, mask=mask)
+        assert np.array_equal(both.rgb[half], alone.rgb[half])
+    covered = tiny.paint(photo, [Region(dots), Region(stripes)])
+    assert np.array_equal(covered.rgb, tiny.paint(photo, stripes).rgb)
+
+
+def test_a_mask_beside_regions_or_of_another_type_is_refused(tiny, photo):
+    mask = np.full((50, 70), 255, np.uint8)
+    with pytest.raises(ValueError, match="masks of their own"):
+        tiny.paint(photo, [Region(tiny.style("dots"))], mask=mask)
+    with pytest.raises(ValueError, match=r"uint8 pixels of shape \(H,W\)"):
+        Region(tiny.style("dots"), mask / 255)
+
+
+def test_a_stretched_mask_is_the_same_in_every_box(tiny):
+    region = Region(
+        tiny.style("dots"), np.random.default_rng(0).integers(0, 256, (9, 13), np.uint8)
+    )
+    whole = region.share(Box(0, 0, 60, 80), 60, 80)
+    part = region.share(Box(12, 20, 40, 64), 60, 80)
+    assert (whole[..., 12:40, 20:64] - part).abs().max() <= 1 / 255
+    bounds = Region(region.style, np.pad(np.full((2, 2), 255, np.uint8), 4)).bounds(100, 100)
+    share = Region(region.style, np.pad(np.full((2, 2), 255, np.uint8), 4)).share(
+        Box(0, 0, 100, 100), 100, 100
+    )
+    share[(..., *bounds.slices)] = 0
+    assert not share.any()
+
+
+def test_keeping_color_is_one_of_two_ways(tiny, photo):
+    style = tiny.style("dots")
+    results = [tiny.paint(photo, style, keep_color=way).rgb for way in (None, *color.WAYS)]
+    assert not any(np.array_equal(results[i], results[i - 1]) for i in range(3))
+    means = [result.mean((0, 1)) for result in results]
+    away = [np.abs(mean - photo.rgb.mean((0, 1))).max() for mean in means]
+    assert away[2] < away[0]
+    assert painter.KEEP_COLOR in color.WAYS
+    with pytest.raises(ValueError, match="keep_color must be one of"):
+        tiny.paint(photo, style, keep_color="hue")
+
+
+@pytest.mark.parametrize("tile", [None, 64])
+def test_progress_goes_from_0_to_1(tiny, large, tile):
+    shares = []
+    tiny.paint(large, tiny.style("dots"), tile=tile, progress=shares.append)
+    assert shares[0] == 0 and shares[-1] == 1 and shares == sorted(shares)
+    # Every hop is told, so that a single photo can be stopped, too.
+    assert len(shares) > len(tiny.network.hops)
+    assert not any(hop._forward_hooks for hop in tiny.network.hops)
+
+
+def test_painting_ends_with_what_progress_raises_and_can_begin_again(tiny, large):
+    class CancelledError(Exception):
+        pass
+
+    def cancel(share: float) -> None:
+        if share > 0.3:
+            raise CancelledError
+
+    with pytest.raises(CancelledError):
+        tiny.paint(large, tiny.style("dots"), tile=64, progress=cancel)
+    assert tiny.paint(large, tiny.style("dots")).rgb.shape == large.rgb.shape
+
+
+def test_a_tile_below_one_pixel_is_refused(tiny, photo):
+    with pytest.raises(ValueError, match="at least 1 pixel"):
+        tiny.paint(photo, tiny.style("dots"), tile=0)
+
+
+def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, photo, monkeypatch):
+    own, encoded = Painter(checkpoint, device="cpu"), []
+    encode = own.network.encode_photo
+    monkeypatch.setattr(
+        own.network, "encode_photo", lambda tensor: encoded.append(1) or encode(tensor)
+    )
+    first = own.paint(photo, own.style("dots"))
+    again = own.paint(Picture(photo.rgb.copy(), name="another"), own.style("dots"))
+    own.paint(photo, own.style("stripes"))
+    assert len(encoded) == 1
+    assert np.array_equal(first.rgb, again.rgb)
+    own.paint(Picture(photo.rgb[::-1]), own.style("dots"))
+    assert len(encoded) == 2
+
+
+def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
+    own = Painter(checkpoint, device="cpu", remembered_content=2 * 32 * 13 * 18 * 4)
+    encoded = []
+    encode = own.network.encode_photo
+    monkeypatch.setattr(
+        own.network, "encode_photo", lambda tensor: encoded.append(1) or encode(tensor)
+    )
+    shifted = [Picture(np.roll(photo.rgb, shift, 0)) for shift in range(3)]
+    for picture in (*shifted, shifted[2], shifted[1]):
+        own.paint(picture, own.style("dots"))
+    assert len(encoded) == 3
+    own.paint(shifted[0], own.style("dots"))
+    assert len(encoded) == 4
+    none = Painter(checkpoint, device="cpu", remembered_content=0)
+    assert np.array_equal(
+        none.paint(photo, none.style("dots")).rgb, own.paint(photo, own.style("dots")).rgb
+    )
+
+
+def test_a_blend_lies_between_its_styles(tiny, photo):
+    parts = [("dots", 3), (tiny.style("stripes"), 1)]
+    blend = tiny.blend(parts)
+    assert same(tiny.blend([("dots", 2)]), tiny.style("dots"))
+    painted = [
+        tiny.paint(photo, code).rgb.astype(float)
+        for code in (tiny.style("dots"), blend, tiny.style("stripes"))
+    ]
+    apart = np.abs(painted[0] - painted[2]).mean()
+    assert (
+        0 < np.abs(painted[0] - painted[1]).mean() < np.abs(painted[1] - painted[2]).mean() < apart
+    )
+
+
+@pytest.mark.parametrize(
+    "parts", [[], [("dots", -1), ("stripes", 2)], [("dots", 0)], [("dots", float("nan"))]]
+)
+def test_weights_that_cannot_blend_are_refused(tiny, parts):
+    with pytest.raises(ValueError, match="weights"):
+        tiny.blend(parts)
 
 
 def test_a_missing_checkpoint_is_named(tmp_path):

@@ -5,7 +5,8 @@ import torch
 
 import models
 import wct
-from models.network import Hop
+from models import statistics
+from models.network import Hop, Upsampling
 
 SMALL = {
     "statistics": models.RepainterConfig(width=8, blocks=2, group_size=8),
@@ -116,6 +117,50 @@ def test_a_hop_folded_into_a_convolution_changes_nothing(network, strength):
         folded = network(photo, code, strength)
     unfolded = network(photo, code, strength).detach()
     torch.testing.assert_close(folded, unfolded, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (2, 9), (7, 5)])
+def test_a_convolution_of_the_small_map_is_that_of_the_upsampled_one(size):
+    upsampling = Upsampling(6, 4, 3, norm=False)
+    x = torch.randn(2, 6, *size)
+    expected = upsampling(x).detach()
+    with torch.no_grad():
+        torch.testing.assert_close(upsampling(x), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("coloring", ["statistics", "mlp"])
+def test_the_reach_is_how_far_a_pixel_sees(coloring, blocks):
+    torch.manual_seed(0)
+    network = models.Repainter(
+        models.RepainterConfig(width=8, blocks=blocks, group_size=8, coloring=coloring, hidden=16)
+    )
+    with torch.no_grad():  # blocks of the statistics network start at zero
+        for parameter in network.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    middle = -(-network.reach // 4) * 4 + 4
+    photo = picture(2 * middle, 2 * middle)
+    code = network.encode_style(photo)
+    with statistics.record() as recorded, torch.no_grad():
+        network(photo, code)
+    seen = []
+    for row in range(middle, middle + 4):
+        moving = photo.clone().requires_grad_()
+        with statistics.hold(recorded):
+            result = network(moving, code)
+        (gradient,) = torch.autograd.grad(result[0, :, row, middle].sum(), moving)
+        rows = gradient.abs().amax((0, 1, 3)).nonzero()
+        seen += [row - int(rows.min()), int(rows.max()) - row]
+    assert max(seen) == network.reach
+
+
+def test_content_at_hand_gives_the_same_picture(network):
+    photo, code = picture(30, 41), network.encode_style(picture(32, 32, 1))
+    with torch.no_grad():
+        content = network.encode_photo(photo)
+    for strength in (0.4, 1.0):
+        given = network.repaint(photo, code, strength, content)
+        assert torch.equal(given, network.repaint(photo, code, strength))
 
 
 def test_gradients_reach_every_weight_and_are_finite(network):

@@ -1,0 +1,113 @@
+"""One style, made ready to paint one photo or a region of it, whole or tile by tile."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import models
+from app import color, images, tiles
+from app.regions import Region
+from app.tiles import Box
+from models import statistics
+from models.network import STRIDE
+
+# Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
+WHOLE = 2 * 1024 * 1024
+
+# A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
+# and all of them up to WHOLE. Each reading is repeated for every region.
+SAMPLE_SIDE = 128
+SAMPLED_SHARE, FEWEST_SAMPLED = 8, 512 * 1024
+
+
+class Brush:
+    """One region's style, made ready for one photo."""
+
+    def __init__(
+        self,
+        network: models.Repainter,
+        device: torch.device,
+        rgb: np.ndarray,
+        region: Region,
+        strength: float,
+        keep_color: str | None,
+    ):
+        self.network, self.device, self.rgb, self.region = network, device, rgb, region
+        self.style, self.strength = region.style.to(device), strength
+        self.keep_color = keep_color
+        self._whole = Box(0, 0, *rgb.shape[:2])
+        self.held: statistics.Statistics | None = None
+        self.matching: color.Matching | None = None
+
+    def share(self, box: Box) -> Tensor | None:
+        """How much of each pixel of a box is painted; see Region.share."""
+        share = self.region.share(box, *self.rgb.shape[:2])
+        return None if share is None else share.to(self.device)
+
+    def content_key(self) -> bytes:
+        """The same for photos with the same content features."""
+        digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
+        digest.update(repr(self.rgb.shape).encode())
+        share = self.share(self._whole)
+        if share is not None and self.network.config.coloring == "mlp":
+            # Its encoder's norms read the region's statistics.
+            digest.update(share.cpu().numpy())
+        return digest.digest()
+
+    def encode(self) -> Tensor:
+        """The whole photo's content features, under the region's statistics."""
+        with statistics.record(self.share(self._whole)):
+            return self.network.encode_photo(self._tensor(self._whole))
+
+    def survey(self) -> None:
+        """Read the region's statistics from samples, to hold them in every tile."""
+        bounds = self.region.bounds(*self.rgb.shape[:2])
+        weight = None if self.region.mask is None else self._weight
+        boxes = tiles.samples(bounds, _sampled(bounds.area), SAMPLE_SIDE, STRIDE, weight)
+        photos = torch.cat([self._tensor(box) for box in boxes])
+        shares = [self.share(box) for box in boxes]
+        weights = None
+        if any(share is not None for share in shares):
+            full = photos.new_ones(1, 1, *photos.shape[-2:])
+            weights = torch.cat([full if share is None else share for share in shares])
+            if not weights.any():  # what little is painted lies between the samples
+                weights = None
+        with statistics.record(weights, pool=True) as self.held:
+            painted = self.network.repaint(photos, self.style, self.strength)
+        if self.keep_color == "matched":
+            self.matching = color.matching(photos, painted, weights)
+
+    def paint(self, tile: tiles.Tile, photo: Tensor, content: Tensor | None) -> Tensor:
+        """The tile's core in the region's style, also where the region is not."""
+        crop = self._tensor(tile.crop)
+        if self.held is not None:
+            with statistics.hold(self.held):
+                painted = self.network.repaint(crop, self.style, self.strength, content)
+        else:
+            with statistics.record(self.share(tile.crop)):
+                painted = self.network.repaint(crop, self.style, self.strength, content)
+        painted = painted[(..., *tile.core.within(tile.crop).slices)]
+        if self.keep_color == "luminance":
+            return color.luminance(photo, painted)
+        if self.keep_color == "matched":
+            share = self.share(tile.core)
+            return (self.matching or color.matching(photo, painted, share))(painted)
+        return painted
+
+    def _weight(self, box: Box) -> float:
+        share = self.share(box)
+        return 1.0 if share is None else float(share.mean())
+
+    def _tensor(self, box: Box) -> Tensor:
+        return images.to_tensor(self.rgb[box.slices]).to(self.device)
+
+
+def _sampled(pixels: int) -> int:
+    """How many of a region's pixels its statistics are read from."""
+    if pixels <= WHOLE:
+        return pixels
+    return min(max(pixels // SAMPLED_SHARE, FEWEST_SAMPLED), WHOLE)

@@ -1,0 +1,71 @@
+"""Two ways to keep a photo's colors in its painting (Gatys et al., 2016, "Preserving Color").
+
+``luminance``: every pixel takes its lightness from the painting and its color from the photo.
+``matched``: the painting's colors are moved, by one affine map, so that their mean and covariance
+are the photo's. The painting they gave their method beforehand; a style code no longer has one,
+so here it is the result that is matched.
+
+Pictures are (1, 3, H, W) in [-1, 1], sRGB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import wct
+from models import statistics
+
+WAYS = ("luminance", "matched")
+
+_LUMA = (0.299, 0.587, 0.114)  # of Rec. 601, what YCbCr means by lightness
+
+# Added to the variance of the colors, in [-1, 1]: two levels of 255. A gray or flat painting
+# would else have its noise blown up to the photo's colors.
+_EPS = (2 / 127.5) ** 2
+
+
+def luminance(photo: Tensor, painted: Tensor) -> Tensor:
+    """The painting's luma with the photo's chroma, in YCbCr, clamped to what can be shown."""
+    weights = photo.new_tensor(_LUMA).reshape(1, 3, 1, 1)
+    # With Cb and Cr kept, all three channels change by what Y changes.
+    return (photo + ((painted - photo) * weights).sum(1, keepdim=True)).clamp(-1, 1)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The affine map of colors that gives a painting the mean and covariance of its photo.
+
+    Args:
+        matrix: (1, 1, 3, 3).
+        mean_in, mean_out: (1, 1, 3, 1).
+    """
+
+    matrix: Tensor
+    mean_in: Tensor
+    mean_out: Tensor
+
+    def __call__(self, painted: Tensor) -> Tensor:
+        return wct.transform(painted, self.matrix, self.mean_in, self.mean_out).clamp(-1, 1)
+
+
+def matching(photo: Tensor, painted: Tensor, weights: Tensor | None = None) -> Matching:
+    """The map that gives the painting's colors the photo's mean and covariance.
+
+    Of all linear maps that do it, the one that moves the colors least: the optimal transport
+    between two Gaussians, R^(-1) (R C R)^(1/2) R^(-1) with R the root of the painting's covariance
+    and C the photo's.
+
+    Args:
+        photo, painted: (B, 3, H, W), a picture or samples of one.
+        weights: (B, 1, H, W), how much each pixel counts; all the same by default.
+    """
+    with statistics.record(weights, pool=True):
+        mean_out, target = statistics.mean_and_covariance(photo, 1)
+        mean_in, covariance = statistics.mean_and_covariance(painted, 1)
+    noise = _EPS * torch.eye(3, dtype=covariance.dtype, device=covariance.device)
+    root, inverse = wct.sqrtm(covariance + noise), wct.inv_sqrtm(covariance + noise)
+    matrix = inverse @ wct.sqrtm(root @ (target + noise) @ root) @ inverse
+    return Matching(matrix, mean_in, mean_out)

@@ -1,0 +1,289 @@
+"""What size does to a painting: time, memory, seams between tiles, flicker between frames.
+
+python -m benchmarks.scale [--only cost|memory|seams|tiled|flicker ...] [--out scale.json]
+
+Prints its tables and writes JSON. Times are of the processor (all threads added up) beside the
+wall's, since other work on a machine slows the wall's clock only. Photos are the test photos,
+enlarged where they are too small: their content is smoother than a camera's at that size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from tqdm import tqdm
+
+from app import images
+from app.painter import Painter
+from app.tiles import plan
+from models import statistics as held_statistics
+from models.network import STRIDE
+
+ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+PARTS = ("cost", "memory", "seams", "tiled", "flicker")
+COST_MEGAPIXELS = (0.25, 0.5, 1, 2, 4, 8, 12, 24)
+MEMORY_MEGAPIXELS = (24, 100)
+SEAM_SIDE, SEAM_TILE = 512, 144  # pixels
+FRAMES, FRAME_SIDE, STEP = 9, 256, 3  # frames, pixels, pixels a frame
+
+# One paint in a process of its own, whose peak is then its own. VmHWM belongs to this program
+# alone; ru_maxrss would start at what its parent once held.
+_PAINT = """
+import sys, time
+import numpy as np
+from PIL import Image
+from app import images
+from app.painter import Painter
+def status(key):
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1]) / 1024
+imported = status("VmRSS")
+painter = Painter(sys.argv[1], device="cpu")
+style = painter.style(painter.style_names[0])
+width, height = int(sys.argv[3]), int(sys.argv[4])
+with Image.open(sys.argv[2]) as photo:
+    # Mirrored side by side: as much detail a pixel as the photo has.
+    tile = np.asarray(photo.convert("RGB"))
+tile = np.vstack([np.hstack([tile, tile[:, ::-1]])] * 2)
+tile[tile.shape[0] // 2 :] = tile[tile.shape[0] // 2 :][::-1]
+rgb = np.empty((height, width, 3), np.uint8)
+for top in range(0, height, tile.shape[0]):
+    for left in range(0, width, tile.shape[1]):
+        part = rgb[top : top + tile.shape[0], left : left + tile.shape[1]]
+        part[:] = tile[: part.shape[0], : part.shape[1]]
+share = float(sys.argv[5])
+class Enough(Exception):
+    pass
+def stop(done):
+    if done >= share < 1:
+        raise Enough
+wall, cpu = time.perf_counter(), time.process_time()
+try:
+    painter.paint(images.Picture(rgb), style, progress=stop)
+except Enough:
+    pass
+wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+unwritten = (1 - share) * rgb.nbytes / 2**20
+print(wall, cpu, status("VmHWM") - imported + unwritten, 2 * rgb.nbytes / 2**20)
+"""
+
+
+def paint_once(
+    checkpoint: str, photo: Path, megapixels: float, share: float = 1.0
+) -> dict[str, float]:
+    """Seconds and megabytes of one photo of 3:2, painted in a new process.
+
+    share: how much of it is painted. The memory of the rest of the result is added; that of each
+    tile is let go before the next one's.
+    """
+    height = round((megapixels * 1e6 / 1.5) ** 0.5)
+    width = round(1.5 * height)
+    run = subprocess.run(
+        [sys.executable, "-c", _PAINT, checkpoint, str(photo), str(width), str(height), str(share)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wall, cpu, peak, arrays = map(float, run.stdout.split())
+    return {
+        "megapixels": width * height / 1e6,
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "peak_mb": peak,
+        "peak_without_the_pictures_mb": peak - arrays,
+    }
+
+
+def over_the_line(pixels: list[float], seconds: list[float]) -> list[float]:
+    """Each time over that of the straight line with the least relative squares."""
+    x, y = np.array(pixels), np.array(seconds)
+    slope, start = np.polyfit(x, y, 1, w=1 / y)
+    return [float(value) for value in y / (start + slope * x)]
+
+
+def cost(checkpoint: str, photo: Path, sizes: tuple[float, ...]) -> dict:
+    rows = [paint_once(checkpoint, photo, size) for size in tqdm(sizes, desc="cost", unit="size")]
+    pixels = [row["megapixels"] for row in rows]
+    for clock in ("wall", "cpu"):
+        ratios = over_the_line(pixels, [row[f"{clock}_s"] for row in rows])
+        for row, ratio in zip(rows, ratios, strict=True):
+            row[f"{clock}_over_line"] = ratio
+    return {"rows": rows, "threads": torch.get_num_threads(), "load": os.getloadavg()[0]}
+
+
+def memory(checkpoint: str, photo: Path, sizes: tuple[float, ...], share: float) -> dict:
+    bar = tqdm(sizes, desc="memory", unit="size")
+    rows = [paint_once(checkpoint, photo, size, share) for size in bar]
+    keys = ("peak_mb", "peak_without_the_pictures_mb")
+    return {"rows": rows, **{f"growth_of_{key}": rows[-1][key] / rows[0][key] for key in keys}}
+
+
+def enlarged(path: Path, pixels: float) -> images.Picture:
+    """A photo of about so many pixels."""
+    with Image.open(path) as image:
+        image = image.convert("RGB")
+    scale = (pixels / (image.width * image.height)) ** 0.5
+    size = (round(image.width * scale), round(image.height * scale))
+    return images.Picture(np.array(image.resize(size, Image.Resampling.LANCZOS)), name=path.name)
+
+
+def seam_ratio(rgb: np.ndarray, borders: list[int]) -> float:
+    """Mean difference across columns that are borders, over that one column to either side."""
+    steps = np.abs(np.diff(rgb.astype(float), axis=1)).mean((0, 2))
+    across = np.mean([steps[border - 1] for border in borders])
+    beside = np.mean([(steps[border - 2] + steps[border]) / 2 for border in borders])
+    return float(across / beside)
+
+
+def seams(painter: Painter, photos: list[Path]) -> dict:
+    """Ratios of tiled pictures, and of the same columns of untiled ones for comparison."""
+
+    rows = []
+    names = painter.style_names
+    for number, path in enumerate(tqdm(photos, desc="seams", unit="photo")):
+        photo = enlarged(path, SEAM_SIDE**2)
+        style = painter.style(names[number % len(names)])
+        places = list(plan(photo.height, photo.width, SEAM_TILE, painter.network.reach, STRIDE))
+        down = sorted({tile.core.top for tile in places} - {0})
+        across = sorted({tile.core.left for tile in places} - {0})
+        row = {"photo": path.name}
+        for kind, tile in (("tiled", SEAM_TILE), ("untiled", None)):
+            rgb = painter.paint(photo, style, tile=tile).rgb
+            both = seam_ratio(rgb, across), seam_ratio(rgb.swapaxes(0, 1), down)
+            row[kind] = statistics.fmean(both)
+        rows.append(row)
+    return {
+        "rows": rows,
+        **{kind: statistics.fmean(row[kind] for row in rows) for kind in ("tiled", "untiled")},
+    }
+
+
+def tiled_against_untiled(painter: Painter, photos: list[Path]) -> dict:
+    """Mean absolute differences, levels of 255.
+
+    At 2 megapixels the tiles are forced. At 2.2 they come by themselves, under statistics of
+    samples, and the untiled picture is forced.
+    """
+    rows = []
+    names = painter.style_names
+    for number, path in enumerate(tqdm(photos, desc="tiled", unit="photo")):
+        style, row = painter.style(names[number % len(names)]), {"photo": path.name}
+        for label, pixels, one, other in (
+            ("at_2_mp", 2e6, None, 1000),
+            ("sampled_at_2.2_mp", 2.2e6, 10_000, None),
+        ):
+            photo = enlarged(path, pixels)
+            first, second = (painter.paint(photo, style, tile=tile).rgb for tile in (one, other))
+            row[label] = float(np.abs(first.astype(int) - second).mean())
+        rows.append(row)
+    keys = [key for key in rows[0] if key != "photo"]
+    return {"rows": rows, **{key: statistics.fmean(row[key] for row in rows) for key in keys}}
+
+
+def flicker(painter: Painter, photos: list[Path]) -> dict:
+    """Change from frame to frame of a panning crop, the result's over the input's.
+
+    ``in_place`` compares pixels of one place on the screen; ``on_the_photo`` pixels of one place
+    on the photo, where the input does not change at all: levels of 255.
+    """
+    rows = []
+    names = painter.style_names
+    for number, path in enumerate(tqdm(photos, desc="flicker", unit="photo")):
+        photo = enlarged(path, 512**2).rgb
+        style = painter.style(names[number % len(names)])
+        frames = [
+            images.to_tensor(photo[100 : 100 + FRAME_SIDE, left : left + FRAME_SIDE])
+            for left in range(40, 40 + FRAMES * STEP, STEP)
+        ]
+        with held_statistics.record() as held:
+            painter.network.repaint(frames[0], style)
+        row = {"photo": path.name}
+        for kind in ("held", "own"):
+            painted = []
+            for frame in frames:
+                if kind == "held":
+                    with held_statistics.hold(held):
+                        painted.append(painter.network.repaint(frame, style))
+                else:
+                    painted.append(painter.network.repaint(frame, style))
+            row[kind] = change(painted) / change(frames)
+            row[f"{kind}_on_the_photo"] = change(painted, STEP) * 127.5
+        rows.append(row)
+    keys = [key for key in rows[0] if key != "photo"]
+    return {"rows": rows, **{key: statistics.fmean(row[key] for row in rows) for key in keys}}
+
+
+def change(frames: list[torch.Tensor], shift: int = 0) -> float:
+    """Mean absolute difference of neighboring frames, the earlier one moved by ``shift``."""
+    width = frames[0].shape[-1]
+    return statistics.fmean(
+        float((after[..., : width - shift] - before[..., shift:]).abs().mean())
+        for before, after in pairwise(frames)
+    )
+
+
+def print_tables(report: dict) -> None:
+    """The tables on standard output."""
+    for part in PARTS:
+        if part not in report:
+            continue
+        rows = report[part]["rows"]
+        print(f"\n{part}\n" + "  ".join(f"{key:>12}" for key in rows[0]))
+        for row in rows:
+            print("  ".join(f"{_text(value):>{max(12, len(key))}}" for key, value in row.items()))
+        for key, value in report[part].items():
+            if key != "rows":
+                print(f"{key}: {_text(value)}")
+
+
+def _text(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoint", default="checkpoints/artworks.safetensors")
+    parser.add_argument("--artworks", type=Path, default=ARTWORKS)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--photos", type=int, default=10, help="test photos (cost and memory: one)")
+    parser.add_argument("--megapixels", type=float, nargs="+", help="sizes of cost and memory")
+    parser.add_argument("--share", type=float, default=1.0, help="of a picture, for memory alone")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    arguments = parser.parse_args(argv)
+    photos = images.list_pictures(arguments.artworks / "test" / "photo")
+    photos = photos[:: max(1, len(photos) // arguments.photos)][: arguments.photos]
+    sizes = tuple(arguments.megapixels or ())
+    report: dict = {"checkpoint": Path(arguments.checkpoint).name}
+    if "cost" in arguments.only:
+        report["cost"] = cost(arguments.checkpoint, photos[0], sizes or COST_MEGAPIXELS)
+    if "memory" in arguments.only:
+        report["memory"] = memory(
+            arguments.checkpoint, photos[0], sizes or MEMORY_MEGAPIXELS, arguments.share
+        )
+    if set(arguments.only) - {"cost", "memory"}:
+        painter = Painter(arguments.checkpoint, device="cpu", remembered_content=0)
+        for part, measure in (
+            ("seams", seams),
+            ("tiled", tiled_against_untiled),
+            ("flicker", flicker),
+        ):
+            if part in arguments.only:
+                report[part] = measure(painter, photos)
+    print_tables(report)
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What the scale benchmark computes from what it measures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+from PIL import Image
+
+from benchmarks import scale
+
+CHECKPOINT = Path(__file__).resolve().parents[2] / "checkpoints" / "artworks.safetensors"
+
+
+def test_times_on_a_line_are_1_of_it():
+    assert scale.over_the_line([1, 2, 8], [3.5, 4.0, 7.0]) == pytest.approx([1, 1, 1])
+
+
+def test_a_time_above_the_line_stands_out():
+    ratios = scale.over_the_line([1, 2, 4, 8, 16], [1, 2, 8, 8, 16])
+    assert max(ratios) == ratios[2] > 1.15
+
+
+def test_a_seam_raises_the_ratio_at_its_column_alone():
+    rgb = np.random.default_rng(0).integers(100, 140, (400, 60, 3)).astype(np.uint8)
+    assert scale.seam_ratio(rgb, [20, 40]) == pytest.approx(1, abs=0.05)
+    rgb[:, 20:] += 20
+    assert scale.seam_ratio(rgb, [20]) > 1.3
+    assert scale.seam_ratio(rgb, [40]) == pytest.approx(1, abs=0.05)
+
+
+def test_a_pan_changes_nothing_on_the_photo_itself():
+    photo = torch.rand(1, 3, 8, 40)
+    frames = [photo[..., left : left + 20] for left in (0, 3, 6)]
+    assert scale.change(frames) > 0.1
+    assert scale.change(frames, 3) == 0
+
+
+def test_a_photo_is_enlarged_to_so_many_pixels(tmp_path):
+    Image.fromarray(skimage.data.chelsea()).save(tmp_path / "cat.png")
+    photo = scale.enlarged(tmp_path / "cat.png", 500_000)
+    assert photo.rgb.shape[0] * photo.rgb.shape[1] == pytest.approx(500_000, rel=0.01)
+
+
+def test_sizes_are_painted_in_processes_of_their_own(tmp_path, capsys):
+    folder = tmp_path / "test" / "photo"
+    folder.mkdir(parents=True)
+    Image.fromarray(skimage.data.chelsea()).save(folder / "cat.png")
+    out = tmp_path / "scale.json"
+    options = {"--photos": "1", "--artworks": tmp_path, "--checkpoint": CHECKPOINT, "--out": out}
+    options = [str(word) for pair in options.items() for word in pair]
+    scale.main(["--only", "cost", "--megapixels", "0.01", "0.04", *options])
+    rows = json.loads(out.read_text())["cost"]["rows"]
+    assert [round(row["megapixels"], 2) for row in rows] == [0.01, 0.04]
+    assert all(row["peak_mb"] > row["peak_without_the_pictures_mb"] > 0 for row in rows)
+    assert "cpu_over_line" in capsys.readouterr().out

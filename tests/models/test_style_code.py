@@ -1,0 +1,65 @@
+"""Codes between codes."""
+
+import pytest
+import torch
+
+import models
+
+
+def code(seed: int, size: int = 4) -> models.StyleCode:
+    generator = torch.Generator().manual_seed(seed)
+    return models.StyleCode(
+        (
+            torch.randn(1, 2, size, 1, generator=generator),
+            torch.randn(1, 2, size, size, generator=generator),
+        )
+    )
+
+
+def close(one: models.StyleCode, other: models.StyleCode) -> None:
+    for a, b in zip(one.tensors, other.tensors, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_all_the_weight_on_one_code_is_that_code():
+    blend = models.StyleCode.blend([code(0), code(1), code(2)], [0, 5, 0])
+    assert all(torch.equal(a, b) for a, b in zip(blend.tensors, code(1).tensors, strict=True))
+
+
+def test_weights_count_by_their_share():
+    close(
+        models.StyleCode.blend([code(0), code(1)], [1, 3]),
+        models.StyleCode.blend([code(1), code(0)], [0.75, 0.25]),
+    )
+
+
+def test_a_code_blended_with_itself_stays():
+    close(models.StyleCode.blend([code(3), code(3)], [0.2, 0.5]), code(3))
+
+
+def test_a_blend_of_blends_is_the_blend_of_all():
+    half = models.StyleCode.blend([code(0), code(1)], [1, 1])
+    close(
+        models.StyleCode.blend([half, code(2)], [2, 1]),
+        models.StyleCode.blend([code(0), code(1), code(2)], [1, 1, 1]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        ([1], "2 codes can't be blended with 1 weights"),
+        ([0, 0], "some above"),
+        ([2, -1], "at least 0"),
+        ([float("nan"), 1], "at least 0"),
+        ([float("inf"), 1], "at least 0"),
+    ],
+)
+def test_weights_that_cannot_blend_are_refused(weights, reason):
+    with pytest.raises(ValueError, match=reason):
+        models.StyleCode.blend([code(0), code(1)], weights)
+
+
+def test_codes_of_two_networks_are_refused():
+    with pytest.raises(ValueError, match="not of one network"):
+        models.StyleCode.blend([code(0), code(1, size=6)], [1, 1])
