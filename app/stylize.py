@@ -1,6 +1,7 @@
 """Stylize photos from the command line: python -m app.stylize PHOTO ... --style NAME --out FOLDER.
 
-Exit codes: 0 all done, 1 some pictures failed, 2 the command line is wrong, 130 stopped by Ctrl-C.
+Exit codes: 0 all done, 1 some pictures failed, 2 the command line is wrong, 130 stopped by Ctrl-C
+(143 by SIGTERM), 141 where nobody reads what it prints.
 """
 
 import argparse
@@ -11,59 +12,54 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import torch
+import numpy as np
 from tqdm import tqdm
 
 import models
-from app import images
-from app.painter import Painter
+from app import batch, color, images
+from app.batch import Job, Outcome
+from app.brush import WHOLE
+from app.painter import KEEP_COLOR, Painter, Region
 
 DEFAULT_CHECKPOINT = Path(__file__).resolve().parents[1] / "checkpoints" / "artworks.safetensors"
+
+# What shells report of a program that a closed pipe ended, as it ends `yes | head`.
+BROKEN_PIPE = 141
+
+# Where the network runs on a GPU, it waits for the CPU's decoding and encoding, not they for it.
+JOBS_ON_A_GPU = 8
+TOGETHER_ON_A_GPU = 16
 
 
 class CommandError(ValueError):
     """The command line asks for something that cannot be done; nothing was painted."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """One photo to paint and the file to write it to."""
-
-    input: Path
-    output: Path
-    format: str
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one photo; with --json, its line on stdout.
-
-    status: "done", "failed" or "skipped". reason: one line for the latter two. output: None where
-    none was written. seconds: from reading to writing. width, height: of the result, in pixels.
-    """
-
-    input: str
-    output: str | None
-    status: str
-    reason: str | None = None
-    seconds: float = 0.0
-    width: int | None = None
-    height: int | None = None
-    notes: tuple[str, ...] = ()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    try:
+        return _main(argv)
+    except BrokenPipeError:
+        # What is still in the streams' buffers would raise again when the program ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return BROKEN_PIPE
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     try:
         # Everything that can be wrong with the whole command is found before the first photo.
-        jobs = plan(args.photos, args.out, args.format, args.recursive)
-        painter = Painter(args.checkpoint, args.device)
-        style = painter.style(args.style)
+        listed = read_list(args.from_file) if args.from_file else []
+        jobs = plan(args.photos, args.out, args.format, args.recursive, listed)
+        # Each photo is painted once: what the painter could remember would only take memory.
+        painter = Painter(args.checkpoint, args.device, remembered_content=0)
+        work = _work(args, painter)
         _make_folder(args.out)
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
@@ -74,38 +70,164 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     counts = Counter()
     started = time.perf_counter()
-    progress = tqdm(jobs, unit="picture", file=sys.stderr, disable=None, dynamic_ncols=True)
-    try:
-        for job in progress:
-            outcome = stylize(job, painter, style, args.strength, args.max_size, args.overwrite)
-            counts[outcome.status] += 1
-            _report(outcome, args.json)
-    except KeyboardInterrupt:
-        progress.close()
-        left = len(jobs) - counts.total()
-        print(f"interrupted: {_summary(counts)}, {left} left", file=sys.stderr)
-        return 130
+    with batch.stop_on_signals() as stop:
+        outcomes = batch.run(jobs, work, args.out, stop)
+        progress = tqdm(total=len(jobs), unit="picture", disable=None, dynamic_ncols=True)
+        try:
+            for outcome in outcomes:
+                counts[_counted_as(outcome)] += 1
+                _report(outcome, args.json)
+                progress.update()
+        except KeyboardInterrupt:
+            # The second Ctrl-C: what is being written is left to the threads that write it.
+            outcomes.close()
+            if not stop():
+                raise
+        finally:
+            progress.close()
+    left = len(jobs) - counts.total()
+    if stop() and left:
+        go_on = "the same command with --resume does the rest"
+        print(f"interrupted: {_summary(counts)}, {left} left; {go_on}", file=sys.stderr)
+        return stop.exit_code
     seconds = time.perf_counter() - started
     print(f"{_summary(counts)} in {seconds:.1f} s; see {args.out}", file=sys.stderr)
     return 1 if counts["failed"] else 0
 
 
+def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
+    """What the options ask to do to every photo."""
+    style = _style(args, painter)
+    on_gpu = painter.device.type != "cpu"
+
+    def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
+        keep, tile = args.keep_color, args.tile
+        # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
+        if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
+            return batch.paint_together(pictures, painter, style, args.strength, keep)
+        return [
+            painter.paint(picture, style, args.strength, keep_color=keep, tile=tile)
+            for picture in pictures
+        ]
+
+    together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
+    return batch.Work(
+        paint,
+        _settings(args),
+        max_pixels=args.max_pixels,
+        max_size=args.max_size,
+        strip=args.strip,
+        overwrite=args.overwrite,
+        resume=args.resume,
+        jobs=args.jobs or (min(JOBS_ON_A_GPU, os.cpu_count() or 1) if on_gpu else 1),
+        # Regions belong to one photo, and tiles are cut from one.
+        together=1 if args.mask or args.tile else together,
+    )
+
+
+def _style(args: argparse.Namespace, painter: Painter) -> models.StyleCode | list[Region]:
+    """The code that --style and --blend make, or the regions that --style and --mask do."""
+    if not args.mask:
+        return style_of(args.style, args.blend, painter)
+    if args.blend or len(args.mask) != len(args.style):
+        given = f"{len(args.style)} --style, {len(args.mask)} --mask"
+        given += ", --blend" if args.blend else ""
+        raise CommandError(f"every --mask needs a --style of its own, and no --blend: {given}")
+    pairs = zip(args.style, args.mask, strict=True)
+    return [Region(painter.style(style), _mask(mask, args)) for style, mask in pairs]
+
+
+def style_of(
+    styles: Sequence[str], blend: Sequence[tuple[str, float]], painter: Painter
+) -> models.StyleCode:
+    """The code of one --style, or of what --blend mixes; --style gets what the weights leave of 1.
+
+    Raises CommandError for none or several --style and for weights that leave it nothing, and
+    what ``Painter.style`` raises.
+    """
+    if not styles and not blend:
+        raise CommandError("a style is needed: --style or --blend")
+    if len(styles) > 1:
+        raise CommandError("several --style need a --mask each; --blend mixes styles")
+    if not blend:
+        return painter.style(styles[0])
+    parts = list(blend)
+    rest = 1 - sum(weight for _, weight in blend)
+    if styles:
+        if rest <= 0:
+            raise CommandError(f"the weights of --blend leave nothing to --style {styles[0]}")
+        parts.append((styles[0], rest))
+    return painter.blend(parts)
+
+
+def _mask(path: str, args: argparse.Namespace) -> np.ndarray:
+    return images.gray(images.load(path, args.max_pixels))
+
+
+def _settings(args: argparse.Namespace) -> dict[str, object]:
+    """All that decides a result but the photo: a change of any makes another result."""
+    return {
+        "checkpoint": batch.digest(args.checkpoint),
+        "style": [_name_or_digest(style) for style in args.style],
+        "blend": [(_name_or_digest(style), weight) for style, weight in args.blend],
+        "mask": [batch.digest(mask) for mask in args.mask],
+        "strength": args.strength,
+        "keep_color": args.keep_color,
+        "max_size": args.max_size,
+        "tile": args.tile,
+        "strip": args.strip,
+    }
+
+
+def _name_or_digest(style: str) -> str:
+    return batch.digest(style) if os.path.isfile(style) else style
+
+
+def read_list(name: str) -> list[str]:
+    """The names in a file, one a line, or between zero bytes as `find -print0` writes them.
+
+    "-" is standard input; empty lines are passed over. Raises CommandError where it cannot be
+    read or holds no name.
+    """
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandError(f"--from-file {name}: cannot be read: {error.strerror}") from error
+    parts = data.split(b"\0") if b"\0" in data else data.splitlines()
+    names = [os.fsdecode(part) for part in parts if part.strip()]
+    if not names:
+        raise CommandError(f"--from-file {name}: no name in it")
+    return names
+
+
 def plan(
-    arguments: Sequence[str], out: Path, format: str | None = None, recursive: bool = False
+    arguments: Sequence[str],
+    out: Path,
+    format: str | None = None,
+    recursive: bool = False,
+    listed: Sequence[str] = (),
 ) -> list[Job]:
     """The photos that the arguments (files, folders, globs) name, each with its output file.
 
     A file named in full is always part of it, even one that is missing: it fails later, by itself.
     Of folders and globs only files with a picture's suffix are taken, and none from the output
-    folder where that lies inside.
+    folder where that lies inside. With `recursive`, the results of a folder's pictures lie in the
+    same subfolders of `out`, and so do those of the `listed` relative paths.
 
-    Raises CommandError where a folder or glob holds no picture, where two photos would be written
-    to one file and where a photo would be written over.
+    Raises CommandError where no photo is named, where a folder or glob holds no picture, where
+    two photos would be written to one file and where a photo would be written over.
     """
     found: dict[str, tuple[Path, Path]] = {}
     for argument in arguments:
         for path, subfolder in _pictures_named(argument, out, recursive):
             found.setdefault(os.path.abspath(path), (path, subfolder))
+    for name in listed:
+        for path, subfolder in _pictures_named(name, out, recursive):
+            if recursive and not Path(name).is_absolute() and ".." not in Path(name).parts:
+                subfolder = path.parent
+            found.setdefault(os.path.abspath(path), (path, subfolder))
+    if not found:
+        raise CommandError("no photo is named (give photos, folders, globs, or --from-file)")
     photos = {os.path.normcase(os.path.realpath(path)): path for path, _ in found.values()}
     jobs = []
     writers: dict[str, Path] = {}
@@ -182,59 +304,15 @@ def _make_folder(folder: Path) -> None:
         raise CommandError(f"--out {folder}: cannot be written to")
 
 
-def stylize(
-    job: Job,
-    painter: Painter,
-    style: models.StyleCode,
-    strength: float = 1.0,
-    max_size: int | None = None,
-    overwrite: bool = False,
-) -> Outcome:
-    """Load, paint and save one photo; whatever goes wrong becomes a failed outcome."""
-    started = time.perf_counter()
-    try:
-        if job.output.exists() and not overwrite:
-            reason = f"{job.output} exists already (--overwrite replaces it)"
-            return Outcome(str(job.input), str(job.output), "skipped", images.one_line(reason))
-        photo = images.load(job.input)
-        painted = painter.paint(photo, style, strength, max_size)
-        job.output.parent.mkdir(parents=True, exist_ok=True)
-        lost = images.save(painted, job.output, job.format)
-    except Exception as error:
-        # One photo must not take the rest of the batch with it, whatever it ran into.
-        seconds = time.perf_counter() - started
-        reason = images.one_line(_reason(error, job))
-        return Outcome(str(job.input), None, "failed", reason, round(seconds, 3))
-    seconds = time.perf_counter() - started
-    return Outcome(
-        input=str(job.input),
-        output=str(job.output),
-        status="done",
-        seconds=round(seconds, 3),
-        width=painted.width,
-        height=painted.height,
-        notes=painted.notes + lost,
-    )
-
-
-def _reason(error: Exception, job: Job) -> str:
-    """One line for the photo's owner, without the photo's name, which is printed before it."""
-    if isinstance(error, images.ImageError):
-        about_input = error.name == images.one_line(str(job.input))
-        return error.reason if about_input else str(error)
-    text = str(error).strip().splitlines()
-    text = text[0] if text else ""
-    # torch says it in three ways: its own CUDA error, and RuntimeErrors of two CPU allocators.
-    memory = (MemoryError, torch.OutOfMemoryError)
-    if isinstance(error, memory) or "allocate" in text or "not enough memory" in text:
-        return "not enough memory for its size; --max-size makes it smaller"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def _counted_as(outcome: Outcome) -> str:
+    return "done before" if outcome.already_done else outcome.status
 
 
 def _report(outcome: Outcome, as_json: bool) -> None:
     name = images.one_line(outcome.input)
     lines = [f"{name}: {note}" for note in outcome.notes]
-    if outcome.status != "done":
+    # After --resume a line for each of the thousands that were done would bury the others.
+    if outcome.status != "done" and not outcome.already_done:
         lines.append(f"{name}: {outcome.status}: {outcome.reason}")
     for line in lines:
         tqdm.write(line, file=sys.stderr)
@@ -246,7 +324,8 @@ def _report(outcome: Outcome, as_json: bool) -> None:
 
 def _summary(counts: Counter) -> str:
     words = [f"{counts['done']} painted"]
-    words += [f"{counts[status]} {status}" for status in ("skipped", "failed") if counts[status]]
+    others = ("done before", "skipped", "failed")
+    words += [f"{counts[other]} {other}" for other in others if counts[other]]
     return ", ".join(words)
 
 
@@ -257,16 +336,95 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 all done, 1 some pictures failed, 2 the command line is wrong.",
     )
     parser.add_argument(
-        "photos", nargs="+", metavar="PHOTO|FOLDER|GLOB", help="photos, folders of photos, globs"
+        "photos", nargs="*", metavar="PHOTO|FOLDER|GLOB", help="photos, folders of photos, globs"
     )
     parser.add_argument(
+        "--from-file",
+        metavar="FILE",
+        help="read more of them from a file, one a line, or from standard input (-)",
+    )
+    add_style_options(parser)
+    parser.add_argument(
+        "--out", required=True, type=_folder, metavar="FOLDER", help="where the results are written"
+    )
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="IMAGE",
+        help="paint where this picture is white and leave the photo where it is black; the first "
+        "belongs to the first --style, and so on",
+    )
+    parser.add_argument(
+        "--tile",
+        type=_positive,
+        metavar="PX",
+        help="paint in tiles of this side; the default does so for pictures too large to paint "
+        "at once",
+    )
+    parser.add_argument(
+        "--max-pixels",
+        type=_positive,
+        default=images.MAX_PIXELS,
+        metavar="N",
+        help="refuse larger photos, in pixels (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--format", choices=images.FORMATS, help="default: the photo's own, or else png"
+    )
+    parser.add_argument(
+        "--strip",
+        action="store_true",
+        help="leave out what EXIF tells of people, places and days: dates, GPS, artist, "
+        "copyright, owner, serial numbers, comments",
+    )
+    add_network_options(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace results that exist")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="pass over results that are whole and made of the same photo with the same options, "
+        f"as {batch.MANIFEST} in --out says; paint the others",
+    )
+    parser.add_argument(
+        "--recursive", action="store_true", help="read subfolders, too, and mirror them in --out"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="photos read, and pictures written, at the same time, beside the one being painted "
+        f"(default: 1; on a GPU, which would else wait for them, up to {JOBS_ON_A_GPU})",
+    )
+    parser.add_argument(
+        "--batch",
+        type=_positive,
+        metavar="N",
+        help="pictures of one size painted at the same time (default: 1; on a GPU, "
+        f"{TOGETHER_ON_A_GPU}, if they are small)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object a picture on stdout"
+    )
+    return parser
+
+
+def add_style_options(parser: argparse.ArgumentParser) -> None:
+    """What says how to paint: --style, --blend, --strength, --keep-color, --max-size."""
+    parser.add_argument(
         "--style",
-        required=True,
+        action="append",
+        default=[],
         metavar="NAME|IMAGE",
         help="a built-in style (monet; monet:2 is its second variant) or a picture of your own",
     )
     parser.add_argument(
-        "--out", required=True, type=_folder, metavar="FOLDER", help="where the results are written"
+        "--blend",
+        action="append",
+        type=_blend,
+        default=[],
+        metavar="NAME|IMAGE=WEIGHT",
+        help="mix styles; with --style, that one gets what the weights leave of 1",
     )
     parser.add_argument(
         "--strength",
@@ -276,14 +434,22 @@ def _parser() -> argparse.ArgumentParser:
         help="0 is the photo, 1 (the default) the full style",
     )
     parser.add_argument(
-        "--max-size",
-        type=_max_size,
-        metavar="PX",
-        help="shrink photos to this many pixels on their longest side",
+        "--keep-color",
+        nargs="?",
+        choices=color.WAYS,
+        const=KEEP_COLOR,
+        help=f"keep the photo's colors: {' or '.join(color.WAYS)} (default: {KEEP_COLOR})",
     )
     parser.add_argument(
-        "--format", choices=images.FORMATS, help="default: the photo's own, or else png"
+        "--max-size",
+        type=_positive,
+        metavar="PX",
+        help="shrink to this many pixels on the longest side",
     )
+
+
+def add_network_options(parser: argparse.ArgumentParser) -> None:
+    """What says which network paints, and where: --device and --checkpoint."""
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="default: auto"
     )
@@ -294,14 +460,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="the trained network; default: the one that comes with Repaint",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace results that exist")
-    parser.add_argument(
-        "--recursive", action="store_true", help="read subfolders, too, and mirror them in --out"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a picture on stdout"
-    )
-    return parser
 
 
 def _folder(text: str) -> Path:
@@ -320,13 +478,24 @@ def _strength(text: str) -> float:
     return value
 
 
-def _max_size(text: str) -> int:
+def _blend(text: str) -> tuple[str, float]:
+    style, _, number = text.rpartition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = float("nan")
+    if not style or not 0 <= weight < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be NAME|IMAGE=WEIGHT, got {text!r}")
+    return style, weight
+
+
+def _positive(text: str) -> int:
     try:
         value = int(text)
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of pixels above 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
     return value
 
 

@@ -1,7 +1,9 @@
 """The batch command line: what it paints, what it refuses, and what its exit codes say."""
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,8 @@ import skimage.data
 import torch
 from PIL import Image
 
-from app import images, stylize
-from app.painter import Painter
+from app import batch, images, stylize
+from app.painter import KEEP_COLOR, Painter, Region
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,8 +51,9 @@ def photos(tmp_path: Path) -> Path:
 
 
 def written(folder: Path) -> list[str]:
-    """Every file under a folder, hidden ones and leftovers included."""
-    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    """Every file under a folder, leftovers included, but for the manifest of what was made."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name != batch.MANIFEST]
+    return sorted(str(p.relative_to(folder)) for p in files)
 
 
 def save(path: Path, pixels: np.ndarray, **options) -> Path:
@@ -176,6 +179,154 @@ def test_json_prints_one_object_a_picture(run, photos, tmp_path):
 
 def test_without_json_stdout_stays_empty(run, photos):
     assert run(photos)[1] == ""
+
+
+def test_photos_are_listed_in_a_file_and_mirrored(run, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["photos/cat.jpg", "", "photos/more/pilot.webp", "photos/gone.jpg"]
+    (tmp_path / "list.txt").write_text("\r\n".join(names))
+    code, _, err = run("--from-file", "list.txt", "--recursive")
+    assert code == 1
+    assert err.splitlines()[0] == "photos/gone.jpg: failed: no such file"
+    assert written(tmp_path / "out") == [
+        os.path.join("photos", "cat.jpg"),
+        os.path.join("photos", "more", "pilot.webp"),
+    ]
+
+
+def test_photos_are_listed_on_standard_input(run, photos, tmp_path, monkeypatch):
+    two_lines = photos / "two\nlines.png"
+    save(two_lines, skimage.data.chelsea()[:16, :16])
+    names = b"\0".join(os.fsencode(path) for path in (photos / "cup.png", two_lines)) + b"\0"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names)))
+    assert run("--from-file", "-")[0] == 0
+    assert written(tmp_path / "out") == ["cup.png", "two\nlines.png"]
+
+
+def test_max_pixels_refuses_and_lifts(run, photos, tmp_path):
+    code, _, err = run(photos / "cat.jpg", "--max-pixels", 2399)
+    assert code == 1
+    assert "has 60 x 40 pixels" in err
+    assert "--max-pixels reads larger ones" in err
+    assert run(photos / "cat.jpg", "--max-pixels", 2400)[0] == 0
+
+
+def test_exif_is_kept_and_stripped(run, tmp_path):
+    block = Image.Exif()
+    block.update({0x0110: "Mark II", 0x0132: "1833:06:05 10:00:00"})
+    block[0x8825] = {1: "N", 2: (51.0, 30.0, 0.0)}
+    save(tmp_path / "phone.jpg", skimage.data.chelsea()[:40, :60], exif=block)
+    kept = []
+    for options in ((), ("--strip", "--overwrite")):
+        assert run(tmp_path / "phone.jpg", *options)[0] == 0
+        with Image.open(tmp_path / "out" / "phone.jpg") as result:
+            kept.append(set(result.getexif()))
+    assert kept == [{0x0110, 0x0132, 0x8825}, {0x0110}]
+
+
+def test_a_mask_keeps_the_photo_where_it_is_black(run, photos, tmp_path):
+    mask = np.zeros((20, 30), np.uint8)
+    mask[:, 15:] = 255
+    save(tmp_path / "mask.png", mask)
+    assert run(photos / "cup.png", "--mask", tmp_path / "mask.png")[0] == 0
+    photo, result = images.load(photos / "cup.png"), images.load(tmp_path / "out" / "cup.png")
+    assert np.array_equal(result.rgb[:, :20], photo.rgb[:, :20])
+    assert np.abs(result.rgb[:, 30:].astype(int) - photo.rgb[:, 30:]).mean() > 5
+
+
+def test_each_mask_has_a_style_of_its_own(run, photos, tmp_path, checkpoint):
+    left = np.zeros((30, 50), np.uint8)
+    left[:, :25] = 255
+    masks = [save(tmp_path / "left.png", left), save(tmp_path / "right.png", 255 - left)]
+    pairs = ("--mask", masks[0], "--style", "stripes", "--mask", masks[1])
+    assert run(photos / "cup.png", *pairs)[0] == 0
+    painter = Painter(checkpoint, "cpu")
+    regions = [
+        Region(painter.style("dots"), left),
+        Region(painter.style("stripes"), 255 - left),
+    ]
+    wanted = painter.paint(images.load(photos / "cup.png"), regions)
+    assert np.array_equal(images.load(tmp_path / "out" / "cup.png").rgb, wanted.rgb)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--blend", "stripes=0.3"), [("dots", 0.7), ("stripes", 0.3)]),
+        (
+            ("--blend", "stripes=0.25", "--blend", "stripes:2=0.25"),
+            [("dots", 0.5), ("stripes", 0.25), ("stripes:2", 0.25)],
+        ),
+    ],
+)
+def test_a_blend_shares_the_weight_with_the_style(
+    run, photos, tmp_path, checkpoint, options, parts
+):
+    assert run(photos / "cup.png", *options)[0] == 0
+    painter = Painter(checkpoint, "cpu")
+    wanted = painter.paint(images.load(photos / "cup.png"), painter.blend(parts))
+    result = images.load(tmp_path / "out" / "cup.png").rgb
+    assert np.abs(result.astype(int) - wanted.rgb).max() <= 1
+
+
+def test_a_blend_without_a_style_is_its_parts(run, photos, tmp_path, checkpoint, capsys):
+    command = [photos / "cup.png", "--checkpoint", checkpoint, "--out", tmp_path / "out"]
+    command += ["--blend", "dots=3", "--blend", "stripes=1", "--device", "cpu"]
+    assert stylize.main([str(word) for word in command]) == 0
+    painter = Painter(checkpoint, "cpu")
+    code = painter.blend([("dots", 3), ("stripes", 1)])
+    wanted = painter.paint(images.load(photos / "cup.png"), code)
+    assert np.array_equal(images.load(tmp_path / "out" / "cup.png").rgb, wanted.rgb)
+
+
+@pytest.mark.parametrize("way", ["luminance", "matched", None])
+def test_keep_color_and_tile_reach_the_painter(run, photos, tmp_path, checkpoint, way):
+    options = ("--tile", 16, "--keep-color", *([way] if way else []))
+    assert run(photos / "cup.png", *options)[0] == 0
+    painter = Painter(checkpoint, "cpu")
+    photo, style = images.load(photos / "cup.png"), painter.style("dots")
+    wanted = painter.paint(photo, style, keep_color=way or KEEP_COLOR, tile=16)
+    assert np.array_equal(images.load(tmp_path / "out" / "cup.png").rgb, wanted.rgb)
+
+
+@pytest.mark.parametrize("options", [(), ("--keep-color", "matched", "--strength", 0.6)])
+def test_pictures_painted_together_are_those_painted_alone(run, tmp_path, monkeypatch, options):
+    folder = tmp_path / "album"
+    folder.mkdir()
+    for i in range(5):
+        side = 40 if i % 2 else 44
+        save(folder / f"{i}.png", skimage.data.chelsea()[20 * i : 20 * i + 40, :side])
+    assert run(folder, *options, out=tmp_path / "alone")[0] == 0
+    groups = []
+    paint = batch.paint_together
+    monkeypatch.setattr(
+        batch,
+        "paint_together",
+        lambda several, *rest: groups.append(several) or paint(several, *rest),
+    )
+    assert run(folder, *options, "--batch", 4, out=tmp_path / "together")[0] == 0
+    assert sorted(map(len, groups)) == [2, 3]
+    assert written(tmp_path / "together") == written(tmp_path / "alone")
+    for name in written(tmp_path / "alone"):
+        alone, together = (
+            images.load(tmp_path / out / name).rgb.astype(int) for out in ("alone", "together")
+        )
+        assert np.abs(alone - together).max() <= 1
+
+
+def test_resume_goes_by_what_decides_a_result(run, photos, tmp_path):
+    def painted(*options: object, style: str = "dots") -> str:
+        return run(photos, "--resume", *options, style=style)[2].splitlines()[-1].split(" in ")[0]
+
+    own = save(tmp_path / "own.png", skimage.data.coffee()[:40, :40])
+    assert painted() == "2 painted"
+    assert painted() == "0 painted, 2 done before"
+    assert painted("--json", "--jobs", 2) == "0 painted, 2 done before"
+    assert painted("--strength", 0.5) == "2 painted"
+    assert painted(style=str(own)) == "2 painted"
+    assert painted(style=str(own)) == "0 painted, 2 done before"
+    save(tmp_path / "own.png", skimage.data.chelsea()[:40, :40])
+    assert painted(style=str(own)) == "2 painted"
 
 
 # --- Bad pictures ---------------------------------------------------------------------------
@@ -307,10 +458,10 @@ def test_exif_orientation_6_comes_out_upright(run, tmp_path):
 def test_an_unexpected_error_fails_one_picture(run, photos, tmp_path, monkeypatch, error, reason):
     paint = Painter.paint
 
-    def fails_on_the_cat(self, picture, *rest):
+    def fails_on_the_cat(self, picture, *rest, **options):
         if picture.name.endswith("cat.jpg"):
             raise error
-        return paint(self, picture, *rest)
+        return paint(self, picture, *rest, **options)
 
     monkeypatch.setattr(Painter, "paint", fails_on_the_cat)
     code, _, err = run(photos)
@@ -332,19 +483,42 @@ def test_a_full_disk_leaves_no_half_written_file(run, photos, tmp_path, monkeypa
     assert written(tmp_path / "out") == []
 
 
-def test_ctrl_c_stops_cleanly_and_says_what_is_left(run, photos, tmp_path, monkeypatch):
-    load = images.load
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_lets_the_picture_in_hand_be_finished(
+    run, photos, tmp_path, monkeypatch, number, code
+):
+    paint = Painter.paint
 
-    def interrupted_at_the_cup(path):
-        if Path(path).name == "cup.png":
-            raise KeyboardInterrupt
-        return load(path)
+    def interrupted(self, picture, *rest, **options):
+        signal.raise_signal(number)
+        return paint(self, picture, *rest, **options)
 
-    monkeypatch.setattr(images, "load", interrupted_at_the_cup)
+    monkeypatch.setattr(Painter, "paint", interrupted)
+    before = signal.getsignal(number)
+    stopped, _, err = run(photos)
+    assert stopped == code
+    assert signal.getsignal(number) is before
+    last = "interrupted: 1 painted, 1 left; the same command with --resume does the rest"
+    assert err.splitlines() == [last]
+    assert written(tmp_path / "out") == ["cat.jpg"]
+    monkeypatch.undo()
+    assert run(photos, "--resume")[0] == 0
+    assert written(tmp_path / "out") == ["cat.jpg", "cup.png"]
+
+
+def test_a_second_ctrl_c_stops_at_once_and_leaves_no_half_written_file(
+    run, photos, tmp_path, monkeypatch
+):
+    def interrupted_twice(self, picture, *rest, **options):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("went on painting")
+
+    monkeypatch.setattr(Painter, "paint", interrupted_twice)
     code, _, err = run(photos)
     assert code == 130
-    assert err.splitlines() == ["interrupted: 1 painted, 1 left"]
-    assert written(tmp_path / "out") == ["cat.jpg"]
+    assert err.splitlines()[-1].startswith("interrupted: 0 painted, 2 left")
+    assert written(tmp_path / "out") == []
 
 
 # --- Wrong command lines --------------------------------------------------------------------
@@ -442,6 +616,36 @@ def test_a_device_that_is_not_there(run, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = refused(run(photos, "--device", "cuda"), tmp_path / "out")
     assert message.endswith("device 'cuda' is not available on this machine")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ((), "no photo is named"),
+        (("{cat}", "--style", "stripes"), "several --style need a --mask each"),
+        (("{cat}", "--mask", "{cat}", "--mask", "{cat}"), "every --mask needs a --style"),
+        (("{cat}", "--mask", "{cat}", "--blend", "dots=1"), "every --mask needs a --style"),
+        (("{cat}", "--mask", "gone.png"), "gone.png: no such file"),
+        (("{cat}", "--blend", "stripes=1"), "leave nothing to --style dots"),
+        (("{cat}", "--blend", "stripes"), "NAME|IMAGE=WEIGHT"),
+        (("{cat}", "--blend", "stripes=-1"), "NAME|IMAGE=WEIGHT"),
+        (("{cat}", "--blend", "strips=0.5"), "did you mean 'stripes'?"),
+        (("{cat}", "--keep-color", "hue"), "luminance"),
+        (("{cat}", "--tile", "0"), "--tile: must be a whole number above 0"),
+        (("{cat}", "--jobs", "0"), "--jobs: must be a whole number above 0"),
+        (("--from-file", "gone.txt"), "gone.txt: cannot be read"),
+        (("--from-file", os.devnull), "no name in it"),
+    ],
+)
+def test_options_that_do_not_go_together(run, photos, tmp_path, options, reason):
+    options = [option.format(cat=photos / "cat.jpg") for option in options]
+    assert reason in refused(run(*options), tmp_path / "out")
+
+
+def test_no_style(photos, checkpoint, tmp_path, capsys):
+    command = [photos, "--checkpoint", checkpoint, "--out", tmp_path / "out", "--device", "cpu"]
+    assert stylize.main([str(word) for word in command]) == 2
+    assert "--style or --blend" in capsys.readouterr().err
 
 
 # --- As a program ---------------------------------------------------------------------------

@@ -1,0 +1,441 @@
+"""The batch: photos are read, painted and written at the same time, and none is lost.
+
+Reading and writing have threads of their own: while the network paints one picture, the next are
+being decoded and the last are being encoded. What was written is noted in the output folder, so
+that a later run can tell which results are whole and made of what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+import models
+from app import color, images
+from app.images import Picture
+from app.painter import Painter
+
+MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
+
+# Pixels painted in one pass of the network where pictures of one size are painted together.
+BATCH_PIXELS = 8_000_000
+
+_VIDEO_SUFFIXES = frozenset((".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One photo to paint and the file to write it to."""
+
+    input: Path
+    output: Path
+    format: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one photo; with --json, its line on stdout.
+
+    status: "done", "failed" or "skipped". reason: one line for the latter two. output: None where
+    none was written. seconds: of work on it, without waiting for others. width, height: of the
+    result, in pixels.
+    """
+
+    input: str
+    output: str | None
+    status: str
+    reason: str | None = None
+    seconds: float = 0.0
+    width: int | None = None
+    height: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def already_done(self) -> bool:
+        """Whether an earlier run had made just this result."""
+        return self.reason == _ALREADY_DONE
+
+
+_ALREADY_DONE = "is done already"
+
+
+@dataclass(frozen=True)
+class Work:
+    """How every photo of a batch is treated.
+
+    Args:
+        paint: paints pictures of one size, in order; called from one thread.
+        settings: all that decides a result but the photo, as JSON can hold it.
+        max_pixels, max_size: limits of ``images.load`` and ``images.resize``, in pixels.
+        strip: leave out what EXIF tells of people, places and days.
+        overwrite: replace files that exist.
+        resume: pass over results that are whole and made of this photo with these settings.
+        jobs: photos read, and pictures written, at the same time.
+        together: pictures of one size painted at the same time, at most.
+    """
+
+    paint: Callable[[Sequence[Picture]], Sequence[Picture]]
+    settings: Mapping[str, object]
+    max_pixels: int = images.MAX_PIXELS
+    max_size: int | None = None
+    strip: bool = False
+    overwrite: bool = False
+    resume: bool = False
+    jobs: int = 1
+    together: int = 1
+
+
+def digest(path: str | os.PathLike) -> str:
+    """SHA-256 of a file, in hexadecimal. Raises OSError where it cannot be read."""
+    with open(path, "rb") as file:
+        return _digest_of(iter(lambda: file.read(1 << 20), b""))
+
+
+def _digest_of(blocks: Iterable[bytes]) -> str:
+    sha = hashlib.sha256()
+    for block in blocks:
+        sha.update(block)
+    return sha.hexdigest()
+
+
+class Manifest:
+    """What was written into an output folder: one JSON line a result, in the order of writing.
+
+    Each line holds the result's place, the digest of its bytes, and the key of what it was made
+    of. It is appended before the result is moved into its place. So whenever a run is killed,
+    every file that has its place is known here, and a line whose file never came matches nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / MANIFEST
+        self._lock = threading.Lock()
+        self._made: dict[str, dict[str, str]] = {}
+
+    def read(self) -> None:
+        """Read what earlier runs noted; a line that a kill cut short is passed over."""
+        try:
+            lines = self.path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                output, result, key = entry["output"], entry["result"], entry["made_of"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            self._made.setdefault(output, {})[result] = key
+
+    def key_of(self, output: Path) -> str | None:
+        """The key that the file in that place was made with; None for a file of another origin."""
+        made = self._made.get(self._name(output))
+        return made.get(digest(output)) if made else None
+
+    def note(self, output: Path, file: Path, key: str) -> None:
+        """Note that `file`, made with `key`, is about to be moved to `output`."""
+        entry = {"output": self._name(output), "result": digest(file), "made_of": key}
+        with self._lock, open(self.path, "ab+") as manifest:
+            if manifest.tell():
+                manifest.seek(-1, os.SEEK_END)
+                # A kill may have cut the last line short: it must not swallow this one.
+                if manifest.read(1) != b"\n":
+                    manifest.write(b"\n")
+            manifest.write(json.dumps(entry).encode() + b"\n")
+
+    def _name(self, output: Path) -> str:
+        return output.relative_to(self.folder).as_posix()
+
+
+@dataclass
+class _Photo:
+    """A photo on its way: read, or with the outcome that ended it before."""
+
+    job: Job
+    picture: Picture | None = None
+    key: str = ""
+    seconds: float = 0.0
+    outcome: Outcome | None = None
+
+
+def run(
+    jobs: Sequence[Job], work: Work, folder: Path, stopped: Callable[[], object] = lambda: False
+) -> Iterator[Outcome]:
+    """Paint all photos and give the outcome of each; whatever goes wrong becomes a failed one.
+
+    The outcomes come in the order of the jobs, unless pictures are painted together.
+
+    Args:
+        folder: the output folder, which all outputs lie in; it exists.
+        stopped: asked before each painting; where it says so, what is painted is still written
+            and the rest is left.
+    """
+    manifest = Manifest(folder)
+    if work.resume:
+        manifest.read()
+        images.remove_leftovers({job.output.parent for job in jobs})
+    readers = ThreadPoolExecutor(work.jobs, "read")
+    writers = ThreadPoolExecutor(work.jobs, "write")
+    try:
+        photos = _read_ahead(jobs, lambda job: _read(job, work, manifest), readers, work.jobs)
+        pending: deque[Future[Outcome]] = deque()
+        for group in _of_one_size(photos, work.together):
+            # With as many results waiting as can be written at once, painting waits, too: the
+            # memory that a batch needs does not grow with its length.
+            yield from _finished(pending, at_most=work.jobs)
+            if stopped():
+                break
+            for photo, painted in _painted(group, work):
+                pending.append(writers.submit(_write, photo, painted, manifest))
+        yield from _finished(pending, at_most=0)
+    finally:
+        for pool in (readers, writers):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _read_ahead(
+    jobs: Iterable[Job], read: Callable[[Job], _Photo], pool: ThreadPoolExecutor, ahead: int
+) -> Iterator[_Photo]:
+    """The photos in order, with `ahead` of them being read or ready at any time."""
+    jobs = iter(jobs)
+    reading = deque(pool.submit(read, job) for job in itertools.islice(jobs, ahead))
+    while reading:
+        photo = reading.popleft().result()
+        reading.extend(pool.submit(read, job) for job in itertools.islice(jobs, 1))
+        yield photo
+
+
+def _of_one_size(photos: Iterable[_Photo], together: int) -> Iterator[list[_Photo]]:
+    """Groups of at most `together` photos, and BATCH_PIXELS pixels, all of one size.
+
+    No more than twice as many photos wait for others of their size.
+    """
+    waiting: dict[tuple[int, int], list[_Photo]] = {}
+    for photo in photos:
+        if photo.picture is None or together == 1:
+            yield [photo]
+            continue
+        size = (photo.picture.width, photo.picture.height)
+        group = waiting.setdefault(size, [])
+        group.append(photo)
+        if len(group) >= min(together, BATCH_PIXELS // (size[0] * size[1])):
+            yield waiting.pop(size)
+        elif sum(map(len, waiting.values())) >= 2 * together:
+            yield waiting.pop(max(waiting, key=lambda size: len(waiting[size])))
+    yield from waiting.values()
+
+
+def _finished(pending: deque[Future[Outcome]], at_most: int) -> Iterator[Outcome]:
+    """The outcomes that are there, and as many more that no more than `at_most` are left."""
+    while pending and (len(pending) > at_most or pending[0].done()):
+        yield pending.popleft().result()
+
+
+def _read(job: Job, work: Work, manifest: Manifest) -> _Photo:
+    started = time.perf_counter()
+    photo = _Photo(job)
+    try:
+        if job.output.exists():
+            photo.outcome = _existing(job, work, manifest)
+        if photo.outcome is None:
+            picture = images.load(job.input, work.max_pixels, max_size=work.max_size)
+            if work.max_size is not None:
+                picture = images.resize(picture, work.max_size)
+            photo.picture = images.strip(picture) if work.strip else picture
+            photo.key = _key(job, work)
+    except Exception as error:
+        photo.outcome = _failure(photo, error)
+    photo.seconds = time.perf_counter() - started
+    return photo
+
+
+def _existing(job: Job, work: Work, manifest: Manifest) -> Outcome | None:
+    """The outcome of a photo whose output is there; None where it is to be painted all the same."""
+    reason = f"{job.output} exists already (--overwrite replaces it)"
+    if work.resume:
+        key = manifest.key_of(job.output)
+        if key is not None:
+            # Ours: whole and current, or of other settings or an older photo.
+            if not (job.input.is_file() and key == _key(job, work)):
+                return None
+            return Outcome(str(job.input), str(job.output), "skipped", _ALREADY_DONE)
+        reason = f"{job.output} is not as Repaint left it (--overwrite replaces it)"
+    if work.overwrite or (work.resume and not _is_whole(job.output)):
+        return None
+    return Outcome(str(job.input), str(job.output), "skipped", images.one_line(reason))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        images.load(path)
+    except images.TooLargeError:
+        return True
+    except images.ImageError:
+        return False
+    return True
+
+
+def _key(job: Job, work: Work) -> str:
+    """One word for a photo's bytes and everything else that decides its result."""
+    settings = json.dumps(work.settings, sort_keys=True)
+    return _digest_of([digest(job.input).encode(), settings.encode()])
+
+
+def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture | None]]:
+    """Each photo of a group with its painting, or with none where its outcome is known."""
+    if group[0].outcome is not None:
+        yield group[0], None
+        return
+    started = time.perf_counter()
+    try:
+        painted = work.paint([photo.picture for photo in group])
+    except Exception as error:
+        if len(group) > 1:
+            # Too much for the memory at once, or one of them is at fault: only that one fails.
+            for photo in group:
+                yield from _painted([photo], work)
+            return
+        group[0].outcome = _failure(group[0], error)
+        yield group[0], None
+        return
+    share = (time.perf_counter() - started) / len(group)
+    for photo, picture in zip(group, painted, strict=True):
+        photo.seconds += share
+        photo.picture = None
+        yield photo, picture
+
+
+@torch.no_grad()
+def paint_together(
+    pictures: Sequence[Picture],
+    painter: Painter,
+    style: models.StyleCode,
+    strength: float = 1.0,
+    keep_color: str | None = None,
+) -> list[Picture]:
+    """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
+
+    The levels may differ by one: sums are taken in another order. Raises ValueError for pictures
+    of several sizes.
+    """
+    sizes = {(picture.width, picture.height) for picture in pictures}
+    if len(sizes) != 1:
+        raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
+    photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
+    painted = painter.network.repaint(photos, style.to(painter.device), strength)
+    pairs = zip(photos.split(1), painted.split(1), strict=True)
+    if keep_color == "luminance":
+        painted = torch.cat([color.luminance(*pair) for pair in pairs])
+    elif keep_color == "matched" and strength > 0:
+        painted = torch.cat([color.matching(*pair)(pair[1]) for pair in pairs])
+    return [
+        replace(picture, rgb=images.to_rgb(one))
+        for picture, one in zip(pictures, painted.split(1), strict=True)
+    ]
+
+
+def _write(photo: _Photo, painted: Picture | None, manifest: Manifest) -> Outcome:
+    if painted is None:
+        return photo.outcome
+    job = photo.job
+    started = time.perf_counter()
+    try:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        lost = images.save(
+            painted,
+            job.output,
+            job.format,
+            placing=lambda file: manifest.note(job.output, file, photo.key),
+        )
+    except Exception as error:
+        return _failure(photo, error)
+    return Outcome(
+        input=str(job.input),
+        output=str(job.output),
+        status="done",
+        seconds=round(photo.seconds + time.perf_counter() - started, 3),
+        width=painted.width,
+        height=painted.height,
+        notes=painted.notes + lost,
+    )
+
+
+def _failure(photo: _Photo, error: Exception) -> Outcome:
+    """One photo must not take the rest of the batch with it, whatever it ran into."""
+    reason = images.one_line(_reason(error, photo.job))
+    return Outcome(str(photo.job.input), None, "failed", reason, round(photo.seconds, 3))
+
+
+def _reason(error: Exception, job: Job) -> str:
+    """One line for the photo's owner, without the photo's name, which is printed before it."""
+    if isinstance(error, images.ImageError):
+        if error.name != images.one_line(str(job.input)):
+            return str(error)
+        if isinstance(error, images.TooLargeError):
+            return f"{error.reason} (--max-pixels reads larger ones)"
+        if job.input.suffix.lower() in _VIDEO_SUFFIXES and job.input.is_file():
+            return "is a video; python -m app.video paints those"
+        return error.reason
+    text = str(error).strip().splitlines()
+    text = text[0] if text else ""
+    # torch says it in three ways: its own CUDA error, and RuntimeErrors of two CPU allocators.
+    memory = (MemoryError, torch.OutOfMemoryError)
+    if isinstance(error, memory) or "allocate" in text or "not enough memory" in text:
+        return "not enough memory for its size; --max-size makes it smaller"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@dataclass
+class Stop:
+    """Whether the batch was asked to stop, and by which signal."""
+
+    signals: list[int] = field(default_factory=list)
+
+    def __call__(self) -> bool:
+        return bool(self.signals)
+
+    @property
+    def exit_code(self) -> int:
+        """What shells report of a program ended by that signal: 130 for Ctrl-C."""
+        return 128 + self.signals[0]
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Inside, the first Ctrl-C or SIGTERM sets the stop, and the second raises KeyboardInterrupt.
+
+    Only the main thread can take signals; in another one nothing changes.
+    """
+    stop = Stop()
+
+    def asked(number: int, _: object) -> None:
+        stop.signals.append(number)
+        if len(stop.signals) > 1:
+            raise KeyboardInterrupt
+        # Not print(): a signal may come in the middle of another one.
+        os.write(2, b"\nstopping after the picture in hand (Ctrl-C again: at once)\n")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    # A program started in the background of a script ignores Ctrl-C, and goes on doing so.
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, asked) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

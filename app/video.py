@@ -1,0 +1,486 @@
+"""Repaint a clip: python -m app.video CLIP --style NAME --out FILE.
+
+The clip is read twice. The first time it is cut into shots, and each shot's statistics are
+recorded on frames from all over it; the second time every frame is painted under those, so that
+colors do not flicker. The sound is copied as it is.
+
+Exit codes: 0 done, 1 the clip cannot be read or written, 2 the command line is wrong, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import torch
+from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
+from PIL import Image
+from tqdm import tqdm
+
+import models
+from app import color, images, stylize, tiles
+from app.brush import SAMPLE_SIDE, WHOLE, Brush
+from app.images import ImageError, Picture
+from app.painter import TILE, Painter
+from app.regions import Region
+from app.tiles import Box
+from models import statistics
+from models.network import STRIDE
+
+# By the result's suffix: the container, the encoder and its options. The quality is high, since
+# brushwork is all edges; 4:2:0 is what players and phones decode.
+_H264 = ("libx264", {"crf": "18", "preset": "medium"})
+_CONTAINERS = {
+    ".mp4": ("mp4", *_H264),
+    ".m4v": ("mp4", *_H264),
+    ".mov": ("mov", *_H264),
+    ".mkv": ("matroska", *_H264),
+    ".webm": ("webm", "libvpx-vp9", {"crf": "24", "b:v": "0", "cpu-used": "4"}),
+}
+
+# A cut: the frame, at this size, differs from the one before by as many levels on average, and
+# by several times what the shot's frames differ by. A fast pan fails the second, noise the first.
+THUMBNAIL = (32, 18)
+CUT_LEVELS, CUT_TIMES = 16.0, 4.0
+
+# A shot's statistics are read from so many frames, spread evenly (up to twice as many are kept
+# while it lasts), and so many pixels of them in all.
+SAMPLED_FRAMES = 4
+SAMPLED = 1024 * 1024
+
+_UNSPECIFIED = 2  # color spaces of frames, numbered as H.273 does
+_HD = 720  # rows: from there on, untagged video is BT.709 by custom, and BT.601 below
+_HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
+
+
+class ClipError(ImageError):
+    """A clip that cannot be read or written; its text is one line, "FILE: reason"."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How frames are painted: what `Painter.paint` takes, but for single pictures."""
+
+    style: models.StyleCode
+    strength: float = 1.0
+    keep_color: str | None = None
+    max_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Shot:
+    """Frames `first` to `last` of a clip, the end excluded, and what is held over them.
+
+    matching: the map of colors, with keep_color="matched".
+    """
+
+    first: int
+    last: int
+    held: statistics.Statistics
+    matching: color.Matching | None = None
+
+
+@dataclass
+class Clip:
+    """A clip's frames, upright and in sRGB, and what is known of it after they were read.
+
+    Raises ClipError while it is read, naming the file, where it is not a whole clip.
+    """
+
+    path: Path
+    notes: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[av.container.InputContainer]:
+        """The container, with its first video stream decoded by all cores."""
+        if not self.path.is_file():
+            raise ClipError(str(self.path), "no such file")
+        try:
+            container = av.open(str(self.path))
+        except av.error.FFmpegError as error:
+            raise self._unreadable(error) from error
+        with container:
+            if not container.streams.video:
+                raise ClipError(str(self.path), "holds no video")
+            container.streams.video[0].thread_type = "AUTO"
+            yield container
+
+    def contents(
+        self, container: av.container.InputContainer, *, sound: bool = False
+    ) -> Iterator[av.VideoFrame | av.Packet]:
+        """The frames of the first video stream and, where asked, the packets of the sound."""
+        video = container.streams.video[0]
+        try:
+            for packet in container.demux(video, *(container.streams.audio if sound else ())):
+                if packet.stream is video:
+                    yield from packet.decode()
+                elif packet.dts is not None:  # not the empty one at the end
+                    yield packet
+        except av.error.FFmpegError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: av.error.FFmpegError) -> ClipError:
+        return ClipError(str(self.path), f"cannot be read as a clip: {error.strerror}")
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def upright_rgb(frame: av.VideoFrame) -> np.ndarray:
+    """A decoded frame as pixels (H, W, 3) uint8, turned as its display matrix says."""
+    space = frame.colorspace
+    if space == _UNSPECIFIED:
+        space = Colorspace.ITU709 if frame.height >= _HD else Colorspace.ITU601
+    rgb = frame.to_ndarray(format="rgb24", src_colorspace=space)
+    return np.rot90(rgb, round(frame.rotation / 90) % 4)
+
+
+class ShotSurvey:
+    """Cuts a clip into shots while its frames go by, and records each shot's statistics.
+
+    Args:
+        hold: without it, nothing is recorded and every frame is painted by itself.
+    """
+
+    def __init__(self, painter: Painter, look: Look, *, hold: bool = True) -> None:
+        self.painter, self.look, self.hold = painter, look, hold
+        self.shots: list[Shot] = []
+        self.size = (0, 0)  # of the painted frames: width and height, even
+        self._count = self._first = 0
+        self._thumbnail: np.ndarray | None = None
+        self._changes: deque[float] = deque(maxlen=8)
+        self._kept: list[np.ndarray] = []
+        self._stride = 1
+
+    def add(self, rgb: np.ndarray) -> None:
+        """Take the next frame, (H, W, 3) uint8."""
+        thumbnail = _thumbnail(rgb)
+        small = _small(rgb, self.look)
+        if self._thumbnail is None:
+            self.size = (small.shape[1] + small.shape[1] % 2, small.shape[0] + small.shape[0] % 2)
+        elif self._is_cut(thumbnail) or (self._kept and self._kept[0].shape != small.shape):
+            self._end()
+        self._thumbnail = thumbnail
+        if self.hold and (self._count - self._first) % self._stride == 0:
+            self._kept.append(small)
+            if len(self._kept) > 2 * SAMPLED_FRAMES:
+                # Evenly spread over a shot whose end is not known: every second one goes.
+                self._kept, self._stride = self._kept[::2], 2 * self._stride
+        self._count += 1
+
+    def _is_cut(self, thumbnail: np.ndarray) -> bool:
+        change = float(np.abs(thumbnail - self._thumbnail).mean())
+        usual = float(np.mean(self._changes)) if self._changes else 0.0
+        self._changes.append(change)
+        return change > CUT_LEVELS and change > CUT_TIMES * usual
+
+    def finish(self) -> int:
+        """How many frames there were, once the last was taken; the last shot ends there."""
+        if self._count > self._first:
+            self._end()
+        return self._count
+
+    def _end(self) -> None:
+        held, matching = statistics.Statistics(), None
+        if self.hold and self.look.strength > 0:
+            frames = [self._kept[i] for i in _spread(len(self._kept), SAMPLED_FRAMES)]
+            held, matching = _record(frames, self.painter, self.look)
+        self.shots.append(Shot(self._first, self._count, held, matching))
+        self._first, self._kept, self._stride = self._count, [], 1
+        self._changes.clear()
+
+
+def _thumbnail(rgb: np.ndarray) -> np.ndarray:
+    # Every so many pixels are enough, and spare a pass over the whole frame.
+    step = max(1, min(rgb.shape[0] // (4 * THUMBNAIL[1]), rgb.shape[1] // (4 * THUMBNAIL[0])))
+    small = Image.fromarray(np.ascontiguousarray(rgb[::step, ::step]))
+    return np.asarray(small.resize(THUMBNAIL, Image.Resampling.BOX), np.float32)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    most = min(count, most)
+    return [(2 * i + 1) * count // (2 * most) for i in range(most)]
+
+
+def _small(rgb: np.ndarray, look: Look) -> np.ndarray:
+    picture = Picture(np.ascontiguousarray(rgb))
+    return picture.rgb if look.max_size is None else images.resize(picture, look.max_size).rgb
+
+
+@torch.no_grad()
+def _record(
+    frames: Sequence[np.ndarray], painter: Painter, look: Look
+) -> tuple[statistics.Statistics, color.Matching | None]:
+    """The statistics that frames of one shot have in common, and their map of colors."""
+    height, width = frames[0].shape[:2]
+    whole = Box(0, 0, height, width)
+    boxes = tiles.samples(whole, max(1, SAMPLED // len(frames)), SAMPLE_SIDE, STRIDE)
+    parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
+    photos = torch.cat(parts).to(painter.device)
+    with statistics.record(pool=True) as held:
+        painted = painter.network.repaint(photos, look.style.to(painter.device), look.strength)
+    matched = look.keep_color == "matched"
+    return held, color.matching(photos, painted) if matched else None
+
+
+@torch.no_grad()
+def paint_frame(rgb: np.ndarray, shot: Shot, painter: Painter, look: Look) -> np.ndarray:
+    """One frame painted under its shot's statistics: (H, W, 3) uint8."""
+    rgb = _small(rgb, look)
+    if look.strength == 0:
+        return rgb
+    if not len(shot.held):
+        options = {"keep_color": look.keep_color}
+        return painter.paint(Picture(rgb), look.style, look.strength, **options).rgb
+    height, width = rgb.shape[:2]
+    region = Region(look.style)
+    brush = Brush(painter.network, painter.device, rgb, region, look.strength, look.keep_color)
+    brush.held, brush.matching = shot.held, shot.matching
+    side = max(height, width) if height * width <= WHOLE else TILE
+    result = np.empty_like(rgb)
+    for tile in tiles.plan(height, width, side, painter.network.reach, STRIDE):
+        photo = images.to_tensor(rgb[tile.core.slices]).to(painter.device)
+        result[tile.core.slices] = images.to_rgb(brush.paint(tile, photo, None))
+    return result
+
+
+def repaint(
+    source: Path,
+    target: Path,
+    painter: Painter,
+    look: Look,
+    *,
+    hold: bool = True,
+    strip: bool = False,
+    quiet: bool = False,
+) -> list[str]:
+    """Paint a clip and write it, whole or not at all; returns notes on what was left out.
+
+    The frames keep their times, and the sound its bytes. An odd width or height grows by one.
+
+    Args:
+        target: its suffix is one of mp4, m4v, mov, mkv, webm.
+        hold: keep each shot's statistics; without, every frame is painted by itself, and flickers.
+        strip: leave out the clip's title, dates, place and other tags.
+        quiet: no progress bar.
+
+    Raises:
+        ClipError: the clip cannot be read, or the result not be written.
+        ValueError: another suffix.
+    """
+    container, *encoder = container_of(target)
+    clip = Clip(source)
+    survey = ShotSurvey(painter, look, hold=hold)
+    bar = {"disable": True if quiet else None, "unit": "frame", "dynamic_ncols": True}
+    with clip.opened() as reading:
+        expected = reading.streams.video[0].frames or None
+        for frame in tqdm(clip.contents(reading), "looking for shots", expected, **bar):
+            survey.add(upright_rgb(frame))
+    frames = survey.finish()
+    if not frames:
+        raise ClipError(str(source), "holds no frame that can be read")
+    with (
+        images.writing_whole(target) as part,
+        _written_errors(target),
+        av.open(str(part), "w", format=container) as writing,
+        clip.opened() as reading,
+        tqdm(desc="painting", total=frames, **bar) as progress,
+    ):
+        if not strip:
+            writing.metadata.update(reading.metadata)
+        _copy(clip, reading, writing, encoder, survey, progress)
+    return clip.notes
+
+
+class _Painting:
+    """Paints the frames of a clip, one after the other, each under its shot's statistics."""
+
+    def __init__(self, survey: ShotSurvey, clip: Clip) -> None:
+        self.clip, self.painter, self.look = clip, survey.painter, survey.look
+        self._size = survey.size
+        self._shots = iter(survey.shots)
+        self._shot = next(self._shots)
+        self._count, self._last = 0, None
+
+    def __call__(self, frame: av.VideoFrame, step: int) -> av.VideoFrame:
+        """The painted frame, ready for the encoder.
+
+        Args:
+            step: ticks to the next frame, for one whose time is missing or does not advance.
+        """
+        if frame.color_trc in _HIGH_DYNAMIC_RANGE:
+            self.clip.note("its high dynamic range is read as the standard one: colors look flat")
+        if self._count == self._shot.last:
+            self._shot = next(self._shots, self._shot)
+        self._count += 1
+        rgb = paint_frame(upright_rgb(frame), self._shot, self.painter, self.look)
+        painted = _encodable(rgb, *self._size)
+        painted.pts, painted.time_base = frame.pts, frame.time_base
+        if self._last is not None and (frame.pts is None or frame.pts <= self._last):
+            painted.pts = self._last + step
+        self._last = painted.pts or 0
+        return painted
+
+
+def _encodable(rgb: np.ndarray, width: int, height: int) -> av.VideoFrame:
+    """Pixels as the encoders take them, 4:2:0, with an even width and height."""
+    # Its colors are for pairs of pixels: the last column or row is there twice.
+    rgb = np.pad(rgb, ((0, rgb.shape[0] % 2), (0, rgb.shape[1] % 2), (0, 0)), "edge")
+    return av.VideoFrame.from_ndarray(np.ascontiguousarray(rgb), "rgb24").reformat(
+        width,  # a stream may change its size on the way, a file's frames may not
+        height,
+        "yuv420p",
+        dst_colorspace=Colorspace.ITU709,
+        dst_color_range=ColorRange.MPEG,
+    )
+
+
+def _copy(
+    clip: Clip,
+    reading: av.container.InputContainer,
+    writing: av.container.OutputContainer,
+    encoder: tuple[str, dict[str, str]],
+    survey: ShotSurvey,
+    progress: tqdm,
+) -> None:
+    """Every packet of the clip, in its order: frames painted, sound as it is."""
+    source = reading.streams.video[0]
+    rate = source.average_rate or source.guessed_rate or Fraction(25)
+    video = _video_stream(writing, source, survey.size, rate, *encoder)
+    sound = _sound_streams(clip, reading, writing)
+    paint = _Painting(survey, clip)
+    step = max(1, round(1 / (rate * source.time_base)))
+    for item in clip.contents(reading, sound=True):
+        if isinstance(item, av.VideoFrame):
+            writing.mux(video.encode(paint(item, step)))
+            progress.update()
+        else:
+            item.stream = sound[item.stream.index]
+            writing.mux(item)
+    writing.mux(video.encode())
+    if len(reading.streams.video) > 1:
+        clip.note("only the first of its video streams is kept")
+    if reading.streams.subtitles:
+        clip.note("its subtitles were left out")
+
+
+def _video_stream(
+    writing: av.container.OutputContainer,
+    source: av.VideoStream,
+    size: tuple[int, int],
+    rate: Fraction,
+    encoder: str,
+    options: dict[str, str],
+) -> av.VideoStream:
+    video = writing.add_stream(encoder, rate=rate, options=options)
+    video.width, video.height = size
+    video.pix_fmt = "yuv420p"
+    context = video.codec_context
+    context.time_base = source.time_base
+    if aspect := source.sample_aspect_ratio:
+        turned = (size[0] > size[1]) != (source.width > source.height)
+        context.sample_aspect_ratio = 1 / aspect if turned else aspect
+    context.colorspace, context.color_range = Colorspace.ITU709, ColorRange.MPEG
+    context.color_primaries, context.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
+    return video
+
+
+def _sound_streams(
+    clip: Clip, reading: av.container.InputContainer, writing: av.container.OutputContainer
+) -> dict[int, av.AudioStream]:
+    """The result's sound streams, by the index of the clip's."""
+    sound = {}
+    for stream in reading.streams.audio:
+        try:
+            sound[stream.index] = writing.add_stream_from_template(stream)
+        except ValueError as error:
+            held = f"{writing.format.name} cannot hold its {stream.codec_context.name} sound"
+            raise ClipError(str(clip.path), f"{held}; mkv holds every kind") from error
+    return sound
+
+
+@contextlib.contextmanager
+def _written_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except av.error.FFmpegError as error:
+        raise ClipError(str(target), f"cannot be written: {error.strerror}") from error
+
+
+def container_of(target: Path) -> tuple[str, str, dict[str, str]]:
+    """Container, encoder and its options for a result's suffix; ValueError for another one."""
+    try:
+        return _CONTAINERS[target.suffix.lower()]
+    except KeyError:
+        kinds = ", ".join(suffix[1:] for suffix in _CONTAINERS)
+        raise ValueError(f"clips are written as {kinds}, not as {target.name!r}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        container_of(args.out)
+        if args.out.exists() and not args.overwrite:
+            raise stylize.CommandError(f"{args.out} exists already (--overwrite replaces it)")
+        if args.out.exists() and args.out.samefile(args.clip):
+            raise stylize.CommandError(f"{args.clip} would be written over; choose another --out")
+        painter = Painter(args.checkpoint, args.device, remembered_content=0)
+        style = stylize.style_of(args.style, args.blend, painter)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
+        return 2
+    look = Look(style, args.strength, args.keep_color, args.max_size)
+    started = time.perf_counter()
+    try:
+        notes = repaint(args.clip, args.out, painter, look, strip=args.strip)
+    except ImageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted: {args.out} was not written", file=sys.stderr)
+        return 130
+    for note in notes:
+        print(f"{args.clip}: {note}", file=sys.stderr)
+    print(f"painted in {time.perf_counter() - started:.1f} s; see {args.out}", file=sys.stderr)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m app.video",
+        description="Repaint a clip in the style of a painting, without flicker, sound kept.",
+        epilog="Exit codes: 0 done, 1 the clip cannot be read, 2 the command line is wrong.",
+    )
+    parser.add_argument("clip", type=Path, metavar="CLIP", help="a video of any kind")
+    stylize.add_style_options(parser)
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the result: " + ", ".join(suffix[1:] for suffix in _CONTAINERS),
+    )
+    parser.add_argument(
+        "--strip", action="store_true", help="leave out the clip's title, dates, place, other tags"
+    )
+    stylize.add_network_options(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace a result that exists")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""A clip comes out painted, frame for frame, with its sound, and without flicker."""
+
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import skimage.data
+
+from app import video
+from app.painter import Painter
+
+RATE = 12  # frames a second
+SOUND = 48_000  # samples a second
+
+
+@pytest.fixture(scope="module")
+def painter(checkpoint: Path) -> Painter:
+    return Painter(checkpoint, device="cpu")
+
+
+def pan(photo: np.ndarray, frames: int, height: int = 48, width: int = 64) -> list[np.ndarray]:
+    """A window that moves over a photo, three pixels a frame."""
+    return [photo[40 : 40 + height, 3 * i : 3 * i + width] for i in range(frames)]
+
+
+def write_clip(
+    path: Path,
+    frames: list[np.ndarray],
+    *,
+    sound: str | None = None,
+    times: list[int] | None = None,
+    rotation: float | None = None,
+    pixels: str = "yuv444p",
+) -> Path:
+    """A clip of these frames; `times` in ticks of 1/600 s, 50 of them a frame by default."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=RATE, options={"crf": "10"})
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = pixels
+        stream.codec_context.time_base = Fraction(1, 600)
+        if rotation is not None:
+            stream.set_display_rotation(rotation)
+        audio = container.add_stream(sound, rate=SOUND, layout="mono") if sound else None
+        container.metadata["title"] = "A walk"
+        for i, rgb in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(rgb), "rgb24")
+            frame.pts, frame.time_base = times[i] if times else 50 * i, Fraction(1, 600)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+        if audio:
+            wave = np.sin(np.arange(len(frames) * SOUND // RATE) * 0.05).astype(np.float32)
+            for start in range(0, len(wave), 1024):
+                samples = av.AudioFrame.from_ndarray(
+                    wave[None, start : start + 1024], "fltp", "mono"
+                )
+                samples.sample_rate = SOUND
+                samples.pts, samples.time_base = start, Fraction(1, SOUND)
+                container.mux(audio.encode(samples))
+            container.mux(audio.encode())
+    return path
+
+
+def read_clip(path: Path) -> list[np.ndarray]:
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def times_of(path: Path) -> list[float]:
+    with av.open(str(path)) as container:
+        return [frame.time for frame in container.decode(video=0)]
+
+
+def sound_of(path: Path) -> list[bytes]:
+    with av.open(str(path)) as container:
+        return [bytes(packet) for packet in container.demux(audio=0) if packet.size]
+
+
+def paint(painter: Painter, source: Path, target: Path, **options) -> list[str]:
+    look = video.Look(painter.style("stripes"), **options.pop("look", {}))
+    return video.repaint(source, target, painter, look, quiet=True, **options)
+
+
+# --- What comes out -------------------------------------------------------------------------
+
+
+def test_every_frame_is_painted_and_keeps_its_time(painter, tmp_path):
+    times = [0, 50, 75, 200, 210, 400]
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 6), times=times)
+    assert paint(painter, source, tmp_path / "out.mp4") == []
+    assert times_of(tmp_path / "out.mp4") == pytest.approx(times_of(source), abs=1e-3)
+    frames, painted = read_clip(source), read_clip(tmp_path / "out.mp4")
+    for before, after in zip(frames, painted, strict=True):
+        assert after.shape == before.shape
+        assert np.abs(after.astype(int) - before).mean() > 10
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mov", "mkv"])
+def test_strength_0_gives_back_the_frames(painter, tmp_path, suffix):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 3), pixels="yuv420p")
+    paint(painter, source, tmp_path / f"out.{suffix}", look={"strength": 0})
+    frames, painted = read_clip(source), read_clip(tmp_path / f"out.{suffix}")
+    assert np.abs(np.subtract(frames, painted, dtype=int)).mean() < 4
+
+
+def test_the_sound_is_copied_byte_for_byte(painter, tmp_path):
+    source = write_clip(tmp_path / "song.mp4", pan(skimage.data.coffee(), 6), sound="aac")
+    paint(painter, source, tmp_path / "out.mkv")
+    assert sound_of(tmp_path / "out.mkv") == sound_of(source) != []
+
+
+def test_sound_that_the_container_cannot_hold_is_refused(painter, tmp_path):
+    source = write_clip(tmp_path / "song.mp4", pan(skimage.data.coffee(), 2), sound="aac")
+    with pytest.raises(video.ClipError, match=r"song\.mp4: webm cannot hold its aac sound"):
+        paint(painter, source, tmp_path / "out.webm")
+    assert [path.name for path in tmp_path.iterdir()] == ["song.mp4"]
+
+
+def test_webm_is_written(painter, tmp_path):
+    source = write_clip(tmp_path / "song.mkv", pan(skimage.data.coffee(), 3), sound="libopus")
+    paint(painter, source, tmp_path / "out.webm")
+    assert sound_of(tmp_path / "out.webm") == sound_of(source) != []
+    assert len(read_clip(tmp_path / "out.webm")) == 3
+
+
+@pytest.mark.skipif(
+    not hasattr(av.VideoStream, "set_display_rotation"), reason="this PyAV writes no rotation"
+)
+@pytest.mark.parametrize("rotation", [90, -90, 180])
+def test_a_turned_clip_comes_out_upright(painter, tmp_path, rotation):
+    upright = pan(skimage.data.coffee(), 2)
+    # The display matrix turns what is stored counterclockwise.
+    stored = [np.rot90(frame, -rotation // 90) for frame in upright]
+    source = write_clip(tmp_path / "phone.mp4", stored, rotation=rotation, pixels="yuv420p")
+    paint(painter, source, tmp_path / "out.mp4", look={"strength": 0})
+    with av.open(str(tmp_path / "out.mp4")) as container:
+        frames = list(container.decode(video=0))
+    assert {frame.rotation for frame in frames} == {0}
+    pixels = [frame.to_ndarray(format="rgb24") for frame in frames]
+    assert np.abs(np.subtract(pixels, upright, dtype=int)).mean() < 10
+
+
+def test_an_odd_size_grows_to_an_even_one(painter, tmp_path):
+    source = write_clip(tmp_path / "odd.mkv", pan(skimage.data.coffee(), 2, 47, 63))
+    paint(painter, source, tmp_path / "out.mp4")
+    assert read_clip(tmp_path / "out.mp4")[0].shape == (48, 64, 3)
+
+
+def test_max_size_shrinks_the_frames(painter, tmp_path):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 2))
+    paint(painter, source, tmp_path / "out.mp4", look={"max_size": 32})
+    assert read_clip(tmp_path / "out.mp4")[0].shape == (24, 32, 3)
+
+
+def test_tags_are_kept_unless_stripped(painter, tmp_path):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 2))
+    titles = []
+    for strip in (False, True):
+        paint(painter, source, tmp_path / "out.mp4", strip=strip)
+        with av.open(str(tmp_path / "out.mp4")) as container:
+            titles.append(container.metadata.get("title"))
+    assert titles == ["A walk", None]
+
+
+# --- Shots and flicker ----------------------------------------------------------------------
+
+
+def shots_of(painter: Painter, frames: list[np.ndarray], **look) -> list[video.Shot]:
+    survey = video.ShotSurvey(painter, video.Look(painter.style("stripes"), **look))
+    for frame in frames:
+        survey.add(frame)
+    assert survey.finish() == len(frames)
+    return survey.shots
+
+
+def test_a_clip_is_cut_where_its_picture_changes(painter):
+    walk = pan(skimage.data.coffee(), 7) + pan(skimage.data.chelsea(), 5)
+    walk += pan(skimage.data.astronaut(), 1)
+    places = [(shot.first, shot.last) for shot in shots_of(painter, walk)]
+    assert places == [(0, 7), (7, 12), (12, 13)]
+
+
+def test_noise_and_a_moving_camera_are_no_cuts(painter):
+    draw = np.random.default_rng(0)
+    walk = pan(skimage.data.coffee(), 30)
+    noisy = [frame + draw.normal(0, 20, frame.shape) for frame in walk]
+    assert len(shots_of(painter, [f.clip(0, 255).astype(np.uint8) for f in noisy])) == 1
+
+
+def test_held_statistics_flicker_less(painter):
+    # A bar that grows changes each frame's own statistics, though the rest stands still.
+    still = np.ascontiguousarray(skimage.data.coffee()[100:148, 100:196])
+    frames = [still.copy() for _ in range(4)]
+    for i, frame in enumerate(frames):
+        frame[:, : 9 * i] = 255
+    look = video.Look(painter.style("stripes"))
+    (shot,) = shots_of(painter, frames)
+    loose = video.Shot(0, 4, type(shot.held)())
+
+    def flicker(shot: video.Shot) -> float:
+        painted = [video.paint_frame(frame, shot, painter, look).astype(int) for frame in frames]
+        right = [picture[:, 88:] for picture in painted]
+        return float(np.mean([np.abs(a - b).mean() for a, b in pairwise(right)]))
+
+    # Under held statistics what does not move is painted the same in every frame.
+    assert flicker(shot) == 0
+    assert flicker(loose) > 0.2
+
+
+def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch):
+    frame = np.ascontiguousarray(skimage.data.coffee()[:200, :280])
+    look = video.Look(painter.style("stripes"), keep_color="matched")
+    (shot,) = shots_of(painter, [frame], keep_color="matched")
+    whole = video.paint_frame(frame, shot, painter, look)
+    monkeypatch.setattr(video, "WHOLE", 1)
+    monkeypatch.setattr(video, "TILE", 96)
+    tiled = video.paint_frame(frame, shot, painter, look)
+    assert np.abs(whole.astype(int) - tiled).max() <= 1
+
+
+# --- What is refused ------------------------------------------------------------------------
+
+
+def run(checkpoint: Path, capsys, *arguments: object) -> tuple[int, str]:
+    command = ["--checkpoint", checkpoint, "--device", "cpu", "--style", "dots", *arguments]
+    try:
+        code = video.main([str(word) for word in command])
+    except SystemExit as stop:
+        code = stop.code
+    return code, capsys.readouterr().err
+
+
+def test_the_command_line_paints_a_clip(checkpoint, capsys, tmp_path):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 3))
+    out = tmp_path / "new" / "out.mp4"
+    assert run(checkpoint, capsys, source, "--out", out, "--keep-color")[0] == 0
+    assert len(read_clip(out)) == 3
+    code, err = run(checkpoint, capsys, source, "--out", out)
+    assert code == 2 and "exists already" in err
+    assert run(checkpoint, capsys, source, "--out", out, "--overwrite")[0] == 0
+    code, err = run(checkpoint, capsys, source, "--out", source, "--overwrite")
+    assert code == 2 and "would be written over" in err
+
+
+@pytest.mark.parametrize("content", [b"", b"no clip", None])
+def test_what_is_no_clip_is_named_in_one_line(checkpoint, capsys, tmp_path, content):
+    if content is not None:
+        (tmp_path / "bad.mp4").write_bytes(content)
+    code, err = run(checkpoint, capsys, tmp_path / "bad.mp4", "--out", tmp_path / "out.mp4")
+    assert code == 1
+    assert err.startswith(f"{tmp_path / 'bad.mp4'}: ")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "out.mp4").exists()
+
+
+def test_a_file_with_sound_alone_is_refused(painter, tmp_path):
+    source = write_clip(tmp_path / "song.mp4", pan(skimage.data.coffee(), 2), sound="aac")
+    with av.open(str(source)) as whole, av.open(str(tmp_path / "a.m4a"), "w", "mp4") as sound:
+        stream = sound.add_stream_from_template(whole.streams.audio[0])
+        for packet in whole.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                sound.mux(packet)
+    with pytest.raises(video.ClipError, match=r"a\.m4a: holds no video"):
+        paint(painter, tmp_path / "a.m4a", tmp_path / "out.mp4")
+
+
+def test_a_clip_cut_short_is_named_and_a_full_disk_is_the_results_fault(
+    painter, tmp_path, monkeypatch
+):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 3))
+    whole = source.read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(video.ClipError, match=r"cut\.mp4: cannot be read as a clip"):
+        paint(painter, tmp_path / "cut.mp4", tmp_path / "out.mp4")
+
+    def full(*_):
+        raise av.error.OSError(28, "No space left on device")
+
+    monkeypatch.setattr(video, "_encodable", full)
+    with pytest.raises(video.ImageError, match=r"out\.mp4: cannot be written: No space left"):
+        paint(painter, source, tmp_path / "out.mp4")
+    assert not (tmp_path / "out.mp4").exists()
+
+
+def test_another_suffix_is_refused_before_anything_is_read(checkpoint, capsys, tmp_path):
+    code, err = run(checkpoint, capsys, tmp_path / "gone.mp4", "--out", tmp_path / "out.avi")
+    assert code == 2
+    assert "mp4, m4v, mov, mkv, webm" in err
+
+
+def test_a_failure_on_the_way_leaves_no_file(painter, tmp_path, monkeypatch):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 3))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(video, "paint_frame", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        paint(painter, source, tmp_path / "out.mp4")
+    assert [path.name for path in tmp_path.iterdir()] == ["walk.mp4"]

@@ -1,0 +1,68 @@
+"""The benchmark's broken files are broken, and its measures give what they say."""
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import skimage.data
+import torch
+from PIL import Image
+
+import models
+from app import images
+from app.painter import Painter
+from benchmarks import scale_batch
+
+
+def test_each_of_the_twenty_ways_breaks_a_picture():
+    crop = Image.fromarray(skimage.data.chelsea()[:64, :64])
+    ways = scale_batch.broken_ways()
+    assert len(ways) == 20
+    for suffix in scale_batch.FORMATS:
+        whole = scale_batch.encoded(crop, suffix)
+        broken = [way(whole) for way in ways]
+        assert len(set(broken)) == 20
+        for data in broken:
+            with pytest.raises(images.ImageError):
+                images.load(io.BytesIO(data))
+
+
+def test_crops_keep_to_their_sides_and_come_again():
+    sizes = [crop.size for crop in scale_batch.crops(30, 64, 128, seed=1)]
+    assert all(64 <= side <= 128 for size in sizes for side in size)
+    assert sizes == [crop.size for crop in scale_batch.crops(30, 64, 128, seed=1)]
+
+
+def test_mutations_are_of_four_kinds_and_change_their_files():
+    mutated = list(scale_batch.mutations(80, seed=2))
+    assert Counter(kind for kind, *_ in mutated) == {
+        "cut": 20,
+        "flipped": 20,
+        "header": 20,
+        "renamed": 20,
+    }
+    assert len({name for _, name, _ in mutated}) == 80
+    unharmed = 0
+    for kind, _, data in mutated:
+        try:
+            images.load(io.BytesIO(data))
+        except images.ImageError:
+            continue
+        assert kind != "cut"
+        unharmed += 1
+    assert 20 <= unharmed < 60
+
+
+def test_the_flicker_of_a_pan_is_less_with_held_statistics(tmp_path: Path):
+    torch.manual_seed(0)
+    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8)).eval()
+    painting = images.to_tensor(skimage.data.astronaut()[:96, :96])
+    code = network.encode_style(painting)
+    models.save_checkpoint(tmp_path / "a.safetensors", network, {"dots": [code]}, {})
+    painter = Painter(tmp_path / "a.safetensors", "cpu")
+    figures = scale_batch.flicker(painter, ["dots"], count=3)
+    assert len(figures["rows"]) == 4
+    undone = figures["change with the pan undone, levels"]
+    assert 0 < undone["held"] < undone["not held"]
+    assert "held" in scale_batch.table("flicker", figures)
