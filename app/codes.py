@@ -11,6 +11,7 @@ its style. Only training pictures are looked at.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also
 CANDIDATES, SCREEN_PHOTOS = 32, 6
 FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
+SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
 
 
@@ -47,6 +49,30 @@ def spread(count: int, length: int) -> list[int]:
     """Up to ``count`` indices spread evenly over ``range(length)``."""
     count = min(count, length)
     return [i * length // count for i in range(count)]
+
+
+def medoids(rows: Tensor, count: int) -> list[int]:
+    """Indices of the rows (N, D) that stand for all: each next one lowers the sum of distances
+    to the nearest chosen row the most."""
+    scale = rows.std(0).clamp_min(1e-6) if len(rows) > 1 else torch.ones(rows.shape[1])
+    distances = torch.cdist(rows / scale, rows / scale)
+    nearest = torch.full((len(rows),), math.inf)
+    chosen: list[int] = []
+    for _ in range(min(count, len(rows))):
+        sums = torch.minimum(nearest, distances).sum(1)
+        sums[chosen] = math.inf
+        chosen.append(int(sums.argmin()))
+        nearest = torch.minimum(nearest, distances[chosen[-1]])
+    return chosen
+
+
+def medoid_codes(
+    network: models.Repainter, folder: PictureFolder, device: torch.device, count: int = KEPT
+) -> list[models.StyleCode]:
+    """Codes of the paintings that stand best for a folder, among some spread over it."""
+    codes = [network.encode_style(folder.tensor(i).to(device)) for i in spread(SPREAD, len(folder))]
+    rows = torch.cat([code.flatten().cpu() for code in codes])
+    return [codes[i] for i in medoids(rows, count)]
 
 
 def fit_judge(
@@ -151,18 +177,32 @@ def choose(
     return chosen
 
 
+def named_folders(pairs: Sequence[str], option: str = "--style") -> list[tuple[str, str]]:
+    """NAME=FOLDER arguments as pairs, in their order.
+
+    Raises:
+        ValueError: one that is not NAME=FOLDER, or the name ``photo``.
+    """
+    folders = []
+    for pair in pairs:
+        name, separator, folder = pair.partition("=")
+        if not separator or not name or not folder or "/" in name:
+            raise ValueError(f"{option} must be NAME=FOLDER, got {pair!r}")
+        if name == "photo":
+            raise ValueError(f"the style name {name!r} is taken")
+        folders.append((name, folder))
+    return folders
+
+
 def style_folders(pairs: Sequence[str]) -> dict[str, str]:
     """NAME=FOLDER arguments as a dictionary.
 
     Raises:
-        ValueError: one that is not NAME=FOLDER, or a name that is taken.
+        ValueError: see :func:`named_folders`; or a name that comes twice.
     """
     folders: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, folder = pair.partition("=")
-        if not separator or not name or not folder or "/" in name:
-            raise ValueError(f"--style must be NAME=FOLDER, got {pair!r}")
-        if name in folders or name == "photo":
+    for name, folder in named_folders(pairs):
+        if name in folders:
             raise ValueError(f"the style name {name!r} is taken")
         folders[name] = folder
     return folders

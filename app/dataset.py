@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,25 @@ class FolderError(ValueError):
     """A folder that can't be trained on; the message names it and the reason."""
 
 
+@dataclass(frozen=True)
+class Crop:
+    """A square of one picture of a folder.
+
+    Attributes:
+        index: of the picture.
+        left, top, side: of the square in the picture's own pixels.
+        size: pixels, to which the square is resized.
+        mirrored: left and right change places.
+    """
+
+    index: int
+    left: float
+    top: float
+    side: float
+    size: int
+    mirrored: bool
+
+
 class PictureFolder:
     """The pictures of a folder as RGB, short side at most 256 px.
 
@@ -33,12 +54,23 @@ class PictureFolder:
     Args:
         folder: searched for pictures, subfolders included.
         count: no more than this many pictures, evenly spread over the sorted names.
+        quiet: no progress bar, and what can't be read is left out without a word.
+
+    Attributes:
+        distinct: how many of the pictures differ from all others.
 
     Raises:
         FolderError: no such folder, or not one readable picture in it.
     """
 
-    def __init__(self, folder: str | Path, *, name: str = "", count: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        name: str = "",
+        count: int | None = None,
+        quiet: bool = False,
+    ) -> None:
         self.folder, self.name = Path(folder), name or Path(folder).name
         if not self.folder.is_dir():
             raise FolderError(f"{folder}: there is no such folder")
@@ -48,18 +80,25 @@ class PictureFolder:
         self.paths: list[Path] = []
         self.skipped: list[str] = []
         self._kept: dict[int, Image.Image] = {}
+        self._sizes: list[tuple[int, int]] = []
+        digests: set[bytes] = set()
         used = 0
-        for path in tqdm(paths, desc=f"reading {self.name}", unit="picture", leave=False):
+        bar = tqdm(paths, f"reading {self.name}", unit="picture", leave=False, disable=quiet)
+        for path in bar:
             try:
                 picture = self._read(path)
             except images.ImageError as error:
                 self.skipped.append(str(error))
-                tqdm.write(f"skipped {error}", file=sys.stderr)
+                if not quiet:
+                    tqdm.write(f"skipped {error}", file=sys.stderr)
                 continue
             used += picture.width * picture.height * 3
             if used <= MEMORY:
                 self._kept[len(self.paths)] = picture
             self.paths.append(path)
+            self._sizes.append(picture.size)
+            digests.add(hashlib.blake2b(picture.tobytes(), digest_size=16).digest())
+        self.distinct = len(digests)
         if not self.paths:
             found = f"none of its {len(paths)} pictures can be read" if paths else "no pictures"
             raise FolderError(f"{folder}: {found}")
@@ -85,23 +124,28 @@ class PictureFolder:
         """The whole picture, (1, 3, H, W) in [-1, 1]."""
         return images.to_tensor(np.asarray(self.image(index)))
 
-    def crop(self, index: int, size: int, draw: random.Random, smallest: float) -> Tensor:
-        """A random square, mirrored half of the time: (1, 3, size, size) in [-1, 1].
+    def draw_crop(self, index: int, size: int, draw: random.Random, smallest: float) -> Crop:
+        """A random square of a picture, mirrored half of the time.
 
         Args:
             smallest: the picture is first shrunk by a factor between this and 1 (or enlarged,
                 where it would be smaller than ``size``).
         """
-        image = self.image(index)
-        short = min(image.size)
+        width, height = self._sizes[index]
+        short = min(width, height)
         scale = max(size / short, draw.uniform(smallest, 1.0))
-        side = min(short, size / scale)  # of the square in the picture's own pixels
-        left = draw.uniform(0, image.width - side)
-        top = draw.uniform(0, image.height - side)
-        box = (left, top, left + side, top + side)
-        square = image.resize((size, size), Image.Resampling.BICUBIC, box=box)
+        side = min(short, size / scale)
+        left, top = draw.uniform(0, width - side), draw.uniform(0, height - side)
+        return Crop(index, left, top, side, size, draw.random() < 0.5)
+
+    def crop(self, crop: Crop) -> Tensor:
+        """The square, (1, 3, size, size) in [-1, 1]."""
+        box = (crop.left, crop.top, crop.left + crop.side, crop.top + crop.side)
+        square = self.image(crop.index).resize(
+            (crop.size, crop.size), Image.Resampling.BICUBIC, box=box
+        )
         tensor = images.to_tensor(np.asarray(square))
-        return tensor.flip(-1) if draw.random() < 0.5 else tensor
+        return tensor.flip(-1) if crop.mirrored else tensor
 
     def square(self, index: int, size: int) -> Tensor:
         """The middle square, (1, 3, size, size) in [-1, 1]."""
@@ -114,7 +158,17 @@ class PictureFolder:
 
 
 def draw_crops(
-    folders: Sequence[PictureFolder], size: int, draw: random.Random, smallest: float
+    folders: Sequence[PictureFolder],
+    size: int,
+    draw: random.Random,
+    smallest: float,
+    part: slice = slice(None),
 ) -> list[Tensor]:
-    """One random crop of a random picture of each folder given."""
-    return [f.crop(draw.randrange(len(f)), size, draw, smallest) for f in folders]
+    """One random crop of a random picture of each folder given.
+
+    Args:
+        part: the crops that are wanted. All are drawn, so that processes with one seed can divide
+            a batch between them.
+    """
+    crops = [f.draw_crop(draw.randrange(len(f)), size, draw, smallest) for f in folders]
+    return [f.crop(crop) for f, crop in list(zip(folders, crops, strict=True))[part]]

@@ -5,7 +5,8 @@
 #   MINUTES=8 benchmarks/gpu_train.sh           # there; results are copied to $OUT where it is set
 #
 # Optional: PYTHON, DEVICE (cuda), BATCH (24), SIZE (192), WIDTH (32), STEPS (instead of MINUTES),
-# PACKED, INIT (a checkpoint to start from), EXTRA (more arguments of app.train).
+# PACKED, INIT (a checkpoint to start from; brings its width), COMPILE (1: compile the frozen
+# networks; about a minute at the start), EXTRA (more arguments of app.train).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,8 @@ for folder in "$PACKED"/train/*/; do
   [ "$name" = photo ] || styles+=(--style "$name=$folder")
 done
 if [ -n "${STEPS:-}" ]; then length=(--steps "$STEPS"); else length=(--minutes "${MINUTES:-8}"); fi
-[ -z "${INIT:-}" ] || length+=(--init "$INIT")
+if [ -n "${INIT:-}" ]; then shape=(--init "$INIT" --train all); else shape=(--width "${WIDTH:-32}"); fi
+[ -z "${COMPILE:-}" ] || shape+=(--compile)
 
 mkdir -p "$RESULTS"
 # What is there so far comes back even if the machine stops the run.
@@ -46,12 +48,11 @@ copy_results() {
 trap copy_results EXIT
 trap 'exit 143' TERM
 
-# The weights are those under which the committed checkpoint's styles came apart (its card).
-# bf16 outside the spectral layers, which stay float32. The codes are medoids: they are chosen
-# afterwards by python -m app.codes, where the judge's weights are.
-"$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" \
+# bf16 outside the spectral layers, which stay float32; the frozen networks take their channels
+# last. The codes are medoids: they are chosen afterwards by python -m app.codes, where the judge's
+# weights are.
+export PYTHONPATH="$PACKED/packages${PYTHONPATH:+:$PYTHONPATH}"
+"$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" "${shape[@]}" \
   --out "$RESULTS/gpu.safetensors" --device "$DEVICE" --bf16 \
-  --perceptual "$PACKED/perceptual.safetensors" --codes medoids \
-  --weight content=0.4 --weight style=5 --weight variation=10 --weight adversarial=4 \
-  --width "${WIDTH:-32}" --size "${SIZE:-192}" --batch "${BATCH:-24}" \
-  --checkpoint-minutes 2 ${EXTRA:-}
+  --perceptual "$PACKED/perceptual.safetensors" --projection "$PACKED/projection.safetensors" \
+  --codes medoids --size "${SIZE:-192}" --batch "${BATCH:-24}" --checkpoint-minutes 2 ${EXTRA:-}

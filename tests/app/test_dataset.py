@@ -1,6 +1,7 @@
 """Folders of pictures: every kind is converted, what can't be read is named, crops keep scale."""
 
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import skimage.data
 import torch
 from PIL import Image
 
-from app.dataset import SHORT_SIDE, FolderError, PictureFolder
+from app.dataset import SHORT_SIDE, FolderError, PictureFolder, draw_crops
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_crops_have_their_size_and_range_whatever_the_picture(tmp_path):
     Image.new("RGB", (1, 1), (255, 0, 0)).save(tmp_path / "dot.png")
     pictures, draw = PictureFolder(tmp_path), random.Random(0)
     for index in (0, 1):
-        crop = pictures.crop(index, 64, draw, 0.8)
+        crop = pictures.crop(pictures.draw_crop(index, 64, draw, 0.8))
         assert crop.shape == (1, 3, 64, 64)
         red = torch.tensor([1.0, -1, -1]).view(1, 3, 1, 1).expand_as(crop)
         torch.testing.assert_close(crop, red)
@@ -85,12 +86,23 @@ def test_crops_have_their_size_and_range_whatever_the_picture(tmp_path):
 def test_a_crop_at_full_scale_is_a_piece_of_the_picture(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (256, 300, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "noise.png")
-    crop = PictureFolder(tmp_path).crop(0, 64, random.Random(1), 1.0)
+    pictures = PictureFolder(tmp_path)
+    crop = pictures.crop(pictures.draw_crop(0, 64, random.Random(1), 1.0))
     # Noise keeps its contrast only where no pixel was averaged with many others.
     assert crop.std() > 0.75 * (pixels / 127.5).std()
 
 
-def test_the_same_seed_draws_the_same_crops(folder):
-    pictures = PictureFolder(folder)
-    first, second = (pictures.crop(0, 64, random.Random(5), 0.7) for _ in range(2))
-    assert torch.equal(first, second)
+def test_the_same_seed_draws_the_same_crops_and_parts_of_them(folder):
+    pictures = [PictureFolder(folder)] * 3
+    first, second = (draw_crops(pictures, 64, random.Random(5), 0.7) for _ in range(2))
+    assert all(map(torch.equal, first, second))
+    (part,) = draw_crops(pictures, 64, random.Random(5), 0.7, slice(1, None, 2))
+    assert torch.equal(part, first[1])
+
+
+def test_repeated_pictures_are_counted_once_and_a_quiet_folder_says_nothing(folder, capsys):
+    shutil.copy(folder / "rgb.png", folder / "again.png")
+    (folder / "text.jpg").write_text("not a picture")
+    pictures = PictureFolder(folder, quiet=True)
+    assert len(pictures) == 7 and pictures.distinct == 6
+    assert capsys.readouterr().err == ""

@@ -2,43 +2,30 @@
 
 import csv
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import skimage.data
 import torch
 from PIL import Image
 
 import models
 from app import train
+from app.painter import Painter
+from app.samples import SHEET_SIZE
 
-TINY = ["--width", "8", "--blocks", "1", "--size", "64", "--device", "cpu", "--codes", "medoids"]
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory) -> Path:
-    """photos/, warm/ and cold/: pieces of three real pictures that scikit-image ships."""
-    root = tmp_path_factory.mktemp("training")
-    for name, pixels in (
-        ("photos", skimage.data.astronaut()),
-        ("warm", skimage.data.coffee()),
-        ("cold", skimage.data.chelsea()[:, :, ::-1]),
-    ):
-        (root / name).mkdir()
-        for i, (top, left) in enumerate(((0, 0), (60, 100), (120, 200), (172, 60))):
-            piece = np.ascontiguousarray(pixels[top : top + 128, left : left + 128])
-            Image.fromarray(piece).save(root / name / f"{i}.png")
-    return root
+SHAPE = ("--width", "8", "--blocks", "1")
+TINY = ["--size", "64", "--device", "cpu", "--codes", "medoids"]
 
 
-def arguments(folders: Path, out: Path, *more: str) -> list[str]:
+def arguments(folders: Path, out: Path, *more: str, shape: tuple[str, ...] = SHAPE) -> list[str]:
     styles = ["--style", f"warm={folders / 'warm'}", "--style", f"cold={folders / 'cold'}"]
-    return ["--photos", str(folders / "photos"), *styles, "--out", str(out), *TINY, *more]
+    return ["--photos", str(folders / "photos"), *styles, "--out", str(out), *shape, *TINY, *more]
 
 
 def test_a_run_writes_a_checkpoint_a_sheet_a_log_and_a_state(folders, tmp_path):
@@ -52,7 +39,7 @@ def test_a_run_writes_a_checkpoint_a_sheet_a_log_and_a_state(folders, tmp_path):
     rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
     assert rows[0]["step"] == "10" and float(rows[0]["style"]) > 0
     with Image.open(out.with_suffix(".samples.png")) as sheet:
-        assert sheet.size == (train.SHEET_SIZE * 5, train.SHEET_SIZE * 5)
+        assert sheet.size == (SHEET_SIZE * 5, SHEET_SIZE * 5)
 
 
 def test_sixty_steps_bring_the_paintings_colors(folders, tmp_path):
@@ -92,10 +79,10 @@ def test_every_recipe_trains(folders, tmp_path, settings):
 def test_the_paper_s_losses_are_all_in_its_recipe(folders, tmp_path):
     command = arguments(folders, tmp_path / "a.safetensors", "--method", "gd", "--steps", "1")
     run = train.Run(train.parse_arguments(command))
-    terms, judged = run.losses.generator(run.batch(), run.arguments.weights, run.draw)
+    terms, judged = run.generator(run.batch(), run.arguments.weights)
     names = {"adversarial", "reconstruction", "cycle", "content_code", "style_code"}
     assert set(terms) == names | {"whitening", "coloring"}
-    assert torch.isfinite(run.losses.discriminator_loss(judged, run.batch()))
+    assert torch.isfinite(run.judge(judged, run.batch().domains))
 
 
 def test_a_resumed_run_is_the_run_that_was_never_cut(folders, tmp_path):
@@ -145,52 +132,234 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
     assert (out.read_bytes(), out.with_suffix(".state.pt").read_bytes()) == before
 
 
-def test_a_signal_saves_before_it_stops(folders, tmp_path, monkeypatch):
+def test_steps_that_are_not_finite_may_be_left_out_and_are_counted(
+    folders, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / "a.safetensors"
+    command = arguments(folders, out, "--steps", "5", "--skip-not-finite", "2")
+    run = train.Run(train.parse_arguments(command))
+    before = [p.detach().clone() for p in run.network.parameters()]
+    generator = run.generator
+
+    def broken(batch, weights):
+        terms, judged = generator(batch, weights)
+        return {name: term * float("nan") for name, term in terms.items()}, judged
+
+    monkeypatch.setattr(run, "generator", broken)
+    with pytest.raises(train.TrainingError, match=r"step 2: .* loss is nan"):
+        run.train()
+    assert run.failed == 2
+    assert all(map(torch.equal, before, run.network.parameters()))
+    monkeypatch.setattr(run, "generator", generator)
+    run.train()
+    assert models.load_checkpoint(out).record["failed_steps"] == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_before_it_stops_and_the_run_goes_on(
+    folders, tmp_path, monkeypatch, capsys, number, code
+):
     out = tmp_path / "a.safetensors"
     step = train.Run.train_step
 
     def interrupted(self, progress):
         step(self, progress)
         if self.step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
     monkeypatch.setattr(train.Run, "train_step", interrupted)
-    assert train.main(arguments(folders, out, "--steps", "50")) == 1
+    assert train.main(arguments(folders, out, "--steps", "50")) == code
     assert models.load_checkpoint(out).record["steps"] == 2
+    assert "--resume" in capsys.readouterr().err
+    assert train.main(arguments(folders, out, "--steps", "3", "--resume", str(out))) == 0
+    assert models.load_checkpoint(out).record["steps"] == 3
 
 
-def test_starting_from_a_checkpoint_keeps_its_network(folders, tmp_path):
-    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    assert train.main(arguments(folders, first, "--steps", "2")) == 0
-    command = arguments(folders, second, "--init", str(first), "--steps", "1", "--width", "16")
+@pytest.fixture
+def full_disk():
+    """A function after which no file grows beyond some bytes, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(most: int = 1000) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+
+    yield fill
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path, full_disk):
+    out = tmp_path / trained.name
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    run = train.Run(train.parse_arguments(arguments(folders, out, "--steps", "1")))
+    full_disk()
+    for save, file in (
+        (run.save_state, "a.state.pt"),
+        (lambda: run._save_checkpoint({}, {}), "a.safetensors"),
+    ):
+        with pytest.raises(train.TrainingError, match=f"{file}.*could not be saved.*untouched"):
+            save()
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_disk_that_is_full_on_the_way_does_not_end_the_run(folders, tmp_path, full_disk, capsys):
+    out = tmp_path / "a.safetensors"
+    full_disk()
+    command = arguments(folders, out, "--steps", "2", "--checkpoint-minutes", "0.0001")
+    assert train.main(command) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("training goes on" in line for line in lines) == 2
+    assert "error: " in lines[-1] and "a.state.pt" in lines[-1]
+
+
+def test_starting_from_a_checkpoint_keeps_its_network(folders, trained, tmp_path):
+    out = tmp_path / "second.safetensors"
+    command = [*arguments(folders, out, "--steps", "1", shape=()), "--init", str(trained)]
     run = train.Run(train.parse_arguments(command))
-    assert run.network.config.width == 8
-    weights = models.load_checkpoint(first).network.state_dict()
+    assert run.network.config.width == 8 and run.arguments.train == "all"
+    weights = models.load_checkpoint(trained).network.state_dict()
     assert all(torch.equal(run.network.state_dict()[k], v) for k, v in weights.items())
 
 
-def test_learned_codes_move_and_come_first(folders, tmp_path):
-    out = tmp_path / "a.safetensors"
-    learn = ["--learn", f"warm={folders / 'warm'}", "--batch", "2"]
-    assert train.main(arguments(folders, out, "--steps", "2")) == 0
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--width", "16"), ("width 8", "--width 16")),
+        (("--method", "gd"), ("method svd", "--method gd")),
+        (("--coloring", "mlp"), ("coloring statistics", "--coloring mlp")),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_checkpoint_of_another_method_or_shape_is_refused_naming_both(
+    folders, trained, tmp_path, capsys, option, words
+):
+    command = arguments(folders, tmp_path / "b.safetensors", "--init", str(trained), shape=())
+    with pytest.raises(SystemExit) as stopped:
+        train.main([*command, *option])
+    assert stopped.value.code == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert all(word in line for word in (*words, str(trained)))
+
+
+def new_style(folders: Path, trained: Path, out: Path, *more: str) -> list[str]:
+    """A style "new" for a trained network, learned from the cold paintings."""
+    where = ["--photos", str(folders / "photos"), "--style", f"new={folders / 'cold'}"]
+    start = ["--init", str(trained), "--out", str(out)]
+    return [*where, *start, "--size", "64", "--device", "cpu", *more]
+
+
+def test_a_new_style_moves_its_codes_and_nothing_else(folders, trained, tmp_path):
+    out = tmp_path / "new.safetensors"
+    command = new_style(folders, trained, out, "--steps", "8", "--codes", "medoids")
+    assert train.main(command) == 0
+    before, after = models.load_checkpoint(trained), models.load_checkpoint(out)
+    for key, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[key], value), key
+    assert list(after.styles) == ["warm", "cold", "new"] and len(after.styles["new"]) == 2
+    for name, codes in before.styles.items():
+        for code, same in zip(codes, after.styles[name], strict=True):
+            assert all(map(torch.equal, code.tensors, same.tensors))
+    for code in after.styles["new"]:
+        for root in code.tensors[1::2]:
+            assert torch.equal(root, root.mT) and torch.linalg.eigvalsh(root).min() > 0
+    assert after.record["steps"] == 2 and after.record["added"]["new"]["steps"] == 8
+    assert after.record["added"]["new"]["learned_from"] == {"new": [4, 4]}
+
+
+def test_a_new_style_comes_nearer_to_its_paintings(folders, trained, tmp_path):
+    command = new_style(folders, trained, tmp_path / "new.safetensors", "--steps", "40")
+    # The rate is still climbing.
+    command += ["--variants", "1", "--batch", "2", "--learning-rate", "6e-3"]
+    run = train.Run(train.parse_arguments([*command, "--weight", "adversarial=0"]))
+    losses = []
+    for _ in range(40):
+        run.train_step(0.3)
+        losses.append(run.sums["style"])
+    early, late = losses[9], losses[-1] - losses[-11]
+    assert late < 0.75 * early
+
+
+def test_a_checkpoint_of_the_new_style_alone_paints_by_itself(folders, trained, tmp_path):
+    out = tmp_path / "new.safetensors"
+    command = new_style(folders, trained, out, "--steps", "1", "--codes", "medoids", "--only-new")
+    assert train.main(command) == 0
+    assert Painter(out, "cpu").style_names == ("new",)
+    assert out.stat().st_size < 2 * trained.stat().st_size
+
+
+def test_a_new_style_that_was_cut_off_goes_on(folders, trained, tmp_path):
+    out = tmp_path / "new.safetensors"
+    command = new_style(folders, trained, out, "--steps", "5")
+    run = train.Run(train.parse_arguments(command))
+    run.train_step(0.1)
+    run.save_state()
+    again = train.Run(train.parse_arguments([*command, "--resume", str(out)]))
+    again.load_state(out)
+    assert again.step == 1
+    for parameter, same in zip(run.codes.parameters(), again.codes.parameters(), strict=True):
+        assert torch.equal(parameter, same)
+    other = [*command, "--variants", "3"]
+    with pytest.raises(train.TrainingError, match="learned other codes"):
+        train.Run(train.parse_arguments(other)).load_state(out)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_style_of_few_paintings_works_and_warns(folders, trained, tmp_path, capsys, count):
+    few = tmp_path / "few"
+    few.mkdir()
+    for i in range(count):
+        shutil.copy(folders / "warm" / f"{i}.png", few)
+    out = tmp_path / "new.safetensors"
+    command = new_style(folders, trained, out, "--style", f"few={few}", "--steps", "1")
+    assert train.main([*command, "--codes", "medoids"]) == 0
+    assert f"{few}: only {count} painting" in capsys.readouterr().err
+    assert len(models.load_checkpoint(out).styles["few"]) == min(2, count)
+
+
+def test_a_painting_that_is_there_again_and_again_works_and_warns(
+    folders, trained, tmp_path, capsys
+):
+    same = tmp_path / "same"
+    same.mkdir()
+    for i in range(4):
+        shutil.copy(folders / "warm" / "0.png", same / f"{i}.png")
+    command = new_style(folders, trained, tmp_path / "new.safetensors", "--steps", "1")
+    assert train.main([*command, "--style", f"same={same}", "--codes", "medoids"]) == 0
+    error = capsys.readouterr().err
+    assert "only 1 painting" in error and "3 of 4 are there twice" in error
+
+
+def test_a_folder_without_pictures_is_named(folders, trained, tmp_path, capsys):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "notes.txt").write_text("no picture")
+    command = new_style(folders, trained, tmp_path / "new.safetensors", "--steps", "1")
+    assert train.main([*command, "--style", f"texts={texts}"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {texts}: no pictures"
+
+
+def test_learned_codes_move_and_come_first_in_their_order(folders, trained, tmp_path):
+    out = tmp_path / trained.name
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    learn = [f"--learn=warm={folders / 'warm'}", f"--learn=warm={folders / 'cold'}"]
     # Learning may begin in the middle of a run, and goes on where it was.
     command = arguments(folders, out, "--steps", "6", "--resume", str(out), *learn)
     run = train.Run(train.parse_arguments(command))
     run.load_state(out)
-    start = [p.detach().clone() for p in run.codes.parameters()]
-    for _ in range(3):
+    for _ in range(4):
         run.train_step(0.5)
     run.save_state()
     moved = [p.detach() for p in run.codes.parameters()]
-    assert all(not torch.equal(a, b) for a, b in zip(start, moved, strict=True))
+    assert all(bool(p.any()) for p in moved)
     again = train.Run(train.parse_arguments(command))
     again.load_state(out)
     assert all(torch.equal(a, b) for a, b in zip(moved, again.codes.parameters(), strict=True))
     again.save()
     styles = models.load_checkpoint(out).styles
-    assert len(styles["warm"]) == len(styles["cold"]) + 1
-    learned = again.average_codes["warm"][0]
-    torch.testing.assert_close(styles["warm"][0].tensors[0], learned, atol=2e-3, rtol=2e-3)
+    assert len(styles["warm"]) == len(styles["cold"]) + 2
+    for code, learned in zip(styles["warm"], again.learned_codes()["warm"], strict=False):
+        for saved, tensor in zip(code.tensors, learned.tensors, strict=True):
+            torch.testing.assert_close(saved, tensor, atol=2e-3, rtol=2e-3)
 
 
 def test_learned_codes_of_an_unknown_style_are_refused(folders, tmp_path, capsys):
@@ -208,20 +377,6 @@ def test_codes_are_chosen_by_a_judge_on_training_photos(folders, tmp_path):
     assert len(record["codes"]["warm"]["accuracy_on_training_photos"]) == 4
 
 
-def test_medoids_stand_for_their_clusters():
-    rows = torch.cat([torch.zeros(5, 2), torch.full((4, 2), 9.0)]) + 0.1 * torch.randn(9, 2)
-    chosen = train.medoids(rows, 2)
-    assert {int(i) // 5 for i in chosen} == {0, 1}
-    assert len(set(train.medoids(rows, 20))) == 9
-
-
-def test_the_discriminator_and_strokes_come_after_the_colors():
-    weights = [train.at_progress(train.PERCEPTUAL, p) for p in (0.0, 0.3, 1.0)]
-    assert weights[0].adversarial == 0 < weights[1].adversarial < weights[2].adversarial
-    assert weights[0].style < weights[1].style == weights[2].style == train.PERCEPTUAL.style
-    assert train.at_progress(train.PAPER, 0.0) == train.PAPER
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -236,6 +391,9 @@ def test_the_discriminator_and_strokes_come_after_the_colors():
         (["--group-size", "7"], "divide"),
         (["--method", "gd", "--coloring", "statistics"], "coloring='mlp'"),
         (["--out", "a.pt"], "safetensors"),
+        (["--train", "codes"], "--init"),
+        (["--only-new"], "--train codes"),
+        (["--init", "nowhere"], "nowhere"),
         (["--perceptual", "none", "--weight", "style=1"], "--perceptual"),
     ],
 )
@@ -246,11 +404,10 @@ def test_a_wrong_command_line_is_one_clear_line(folders, tmp_path, capsys, chang
     assert reason in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_missing_folders_checkpoints_and_states_are_named(folders, tmp_path, capsys):
+def test_missing_folders_and_states_are_named(folders, tmp_path, capsys):
     out = tmp_path / "a.safetensors"
     for change in (
         ["--style", "more=nowhere"],
-        ["--init", "nowhere"],
         ["--resume", "nowhere.state.pt"],
     ):
         assert train.main([*arguments(folders, out, "--steps", "1"), *change]) == 2

@@ -1,0 +1,250 @@
+"""What a training step minimizes: the generator's losses, and the discriminator's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models import losses
+from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
+from models.efficient import EfficientNetFeatures
+from models.network import Repainter
+from models.perceptual import PerceptualNetwork
+from models.style_code import StyleCode
+
+CONTENT_LAYER = "relu3_1"
+# Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
+STYLE_LAYERS = {"relu1_1": 0.5, "relu2_1": 1.0, "relu3_1": 1.5}
+DEEPEST_LAYER = "relu3_1"  # what a PerceptualNetwork for this objective must reach
+JITTER = 8  # pixels cut before the frozen networks look, so that their strides leave no grid
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much each loss counts; a loss of weight 0 is not computed."""
+
+    content: float = 0.0  # perceptual, of the photo
+    style: float = 0.0  # perceptual, of the painting
+    variation: float = 0.0
+    adversarial: float = 0.0
+    reconstruction: float = 0.0
+    cycle: float = 0.0
+    content_code: float = 0.0
+    style_code: float = 0.0
+    whitening: float = 0.0  # GD-WCT's regularizers
+    coloring: float = 0.0
+
+    @property
+    def perceptual(self) -> bool:
+        return self.content > 0 or self.style > 0
+
+
+PERCEPTUAL = Weights(content=0.6, style=4, variation=4, adversarial=0.5, reconstruction=3)
+PAPER = Weights(adversarial=1, reconstruction=10, cycle=10, content_code=1, style_code=1)
+GD = replace(PAPER, whitening=0.001, coloring=10)
+
+
+def at_progress(weights: Weights, progress: float) -> Weights:
+    """The perceptual recipe's order: colors first, then strokes, with the discriminator early.
+
+    Args:
+        progress: share of the run that is done, 0 to 1.
+    """
+    if not weights.perceptual:
+        return weights
+    strokes = min(1.0, 1 / 3 + progress / 0.3)
+    adversarial = min(1.0, max(0.0, (progress - 0.1) / 0.1))
+    return replace(
+        weights, style=weights.style * strokes, adversarial=weights.adversarial * adversarial
+    )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Photos and paintings (B, 3, side, side) in [-1, 1] and the paintings' domains (B,).
+
+    Attributes:
+        taught: the learned codes, by number, that the first photos are painted with; their
+            paintings only say what the result should look like.
+        window: top and left, 0 to JITTER - 1: where the frozen networks look.
+    """
+
+    photos: Tensor
+    paintings: Tensor
+    domains: Tensor
+    taught: tuple[int, ...] = ()
+    window: tuple[int, int] = (0, 0)
+
+    def seen(self, images: Tensor) -> Tensor:
+        """The part of images (B, 3, side, side) that the frozen networks look at."""
+        top, left = self.window
+        height, width = (side - JITTER for side in images.shape[-2:])
+        return images[..., top : top + height, left : left + width]
+
+
+@dataclass(frozen=True)
+class Judges:
+    """What looks at the results: two frozen networks and one that learns."""
+
+    perceptual: PerceptualNetwork | None = None
+    projection: EfficientNetFeatures | None = None
+    discriminator: MultiScaleDiscriminator | FeatureDiscriminator | None = None
+
+    def project(self, image: Tensor) -> Tensor | dict[str, Tensor]:
+        """What the discriminator looks at: features where there are some, else pixels."""
+        return image if self.projection is None else self.projection(image)
+
+
+# What the discriminator saw: of the photos, of the paintings, of the results.
+Judged = tuple[Tensor | dict[str, Tensor], ...]
+
+
+class GeneratorObjective(nn.Module):
+    """The generator's losses of one step, each a mean over the batch.
+
+    A module whose forward is the whole step, so that DistributedDataParallel can wrap it.
+
+    Args:
+        network: the one that learns, or is frozen where only codes do.
+        codes: the learned codes, by number.
+        judges: not part of the module; their gradients are none of its business.
+    """
+
+    def __init__(self, network: Repainter, codes: nn.ModuleList, judges: Judges) -> None:
+        super().__init__()
+        self.network, self.codes, self.judges = network, codes, judges
+
+    def forward(self, batch: Batch, weights: Weights) -> tuple[dict[str, Tensor], Judged | None]:
+        """The losses by name, unweighted, and what the discriminator's step needs."""
+        network, x, y = self.network, batch.photos, batch.paintings
+        terms: dict[str, Tensor] = {}
+        taught = len(batch.taught)
+        styles = [self.codes[number]() for number in batch.taught]
+        if taught < len(y):
+            own_y, style_y = network.reconstruct(y[taught:])
+            styles.append(style_y)
+            if weights.reconstruction > 0:
+                terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
+        style = StyleCode.cat(styles)
+        covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
+        content_x = network.encode_content(x)
+        painted = network.generate(content_x, style, covariances=covariances)
+        if weights.cycle > 0:
+            self._other_way_round(batch, content_x, style, painted, terms)
+        if weights.content_code > 0:
+            again = network.encode_content(painted)
+            terms["content_code"] = F.l1_loss(again, content_x.detach())
+        if weights.style_code > 0:
+            _, style_again = network.reconstruct(painted)
+            terms["style_code"] = losses.style_code_loss(style_again, style.detach())
+        if covariances is not None:
+            terms["whitening"] = losses.whitening_penalty(covariances)
+        if weights.coloring > 0:
+            matrices = [mlp(style.tensors[0])[0] for mlp in network.mlps]
+            terms["coloring"] = losses.coloring_penalty(matrices)
+        if weights.variation > 0:
+            terms["variation"] = losses.total_variation(painted)
+        if weights.perceptual:
+            terms |= self._perceptual(batch, painted)
+        judged = None
+        if self.judges.discriminator is not None:
+            judged = self._adversarial(batch, painted, weights, terms)
+        return terms, judged
+
+    def _other_way_round(
+        self,
+        batch: Batch,
+        content_x: Tensor,
+        style_y: StyleCode,
+        painted: Tensor,
+        terms: dict[str, Tensor],
+    ) -> None:
+        """Painting to photo, and the way back of both."""
+        network, x, y = self.network, batch.photos, batch.paintings
+        own_x, style_x = network.reconstruct(x)
+        terms["reconstruction"] = terms.get("reconstruction", 0) + F.l1_loss(own_x, x)
+        content_y = network.encode_content(y)
+        photographed = network.generate(content_y, style_x)
+        back_x = network.generate(network.encode_content(painted), style_x)
+        back_y = network.generate(network.encode_content(photographed), style_y)
+        terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
+
+    def _perceptual(self, batch: Batch, painted: Tensor) -> dict[str, Tensor]:
+        look = self.judges.perceptual
+        with torch.no_grad():
+            of_x = look(batch.seen(batch.photos), (CONTENT_LAYER,))[CONTENT_LAYER]
+            of_y = look(batch.seen(batch.paintings), tuple(STYLE_LAYERS))
+        layers = tuple(sorted({CONTENT_LAYER, *STYLE_LAYERS}))
+        features = look(batch.seen(painted), layers)
+        return {
+            "content": losses.content_loss(features[CONTENT_LAYER], of_x),
+            "style": losses.style_loss(features, of_y, STYLE_LAYERS),
+        }
+
+    def _adversarial(
+        self, batch: Batch, painted: Tensor, weights: Weights, terms: dict[str, Tensor]
+    ) -> Judged:
+        discriminator = self.judges.discriminator
+        of_painted = self.judges.project(batch.seen(painted))
+        if weights.adversarial > 0:
+            discriminator.requires_grad_(False)
+            heads = discriminator.all_heads(of_painted)
+            discriminator.requires_grad_(True)
+            terms["adversarial"] = losses.generator_adversarial(heads, batch.domains)
+        with torch.no_grad():
+            of_x, of_y = (
+                self.judges.project(batch.seen(images))
+                for images in (batch.photos, batch.paintings)
+            )
+        return of_x, of_y, _detach(of_painted)
+
+
+class DiscriminatorObjective(nn.Module):
+    """LSGAN a head a domain; photos and other domains' paintings count as false too.
+
+    A painting shown to another painter's head teaches what tells the two apart, which is what
+    a style is; it costs nothing, since all heads are computed together.
+
+    Args:
+        photo_domain: the number of the photos' domain.
+    """
+
+    def __init__(
+        self, discriminator: MultiScaleDiscriminator | FeatureDiscriminator, photo_domain: int
+    ) -> None:
+        super().__init__()
+        self.discriminator, self.photo_domain = discriminator, photo_domain
+
+    def forward(self, judged: Judged, domains: Tensor) -> Tensor:
+        """The loss, a mean over the batch and the scales.
+
+        Args:
+            domains: (B,), the paintings'.
+        """
+        of_x, of_y, of_painted = judged
+        index = torch.arange(len(domains), device=domains.device)
+        total = 0.0
+        real = self.discriminator.all_heads(of_y)
+        fake = self.discriminator.all_heads(of_painted)
+        photos = self.discriminator.all_heads(of_x)
+        for scores_y, scores_p, scores_x in zip(real, fake, photos, strict=True):
+            own = torch.zeros_like(scores_y[:, :, :1, :1])
+            own[index, domains] = 1.0
+            photo_own = torch.zeros_like(own)
+            photo_own[:, self.photo_domain] = 1.0
+            true = (scores_y - 1).square() * own + (scores_x - 1).square() * photo_own
+            false = scores_p.square() * own
+            others = scores_y.square() * (1 - own) + scores_x.square() * (1 - photo_own)
+            per_image = (true + 2 * false).mean((2, 3)).sum(1) / 2
+            total = total + (per_image + others.mean((2, 3)).sum(1) / (own.shape[1] - 1)).mean()
+        return total / len(real)
+
+
+def _detach(seen: Tensor | Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    if isinstance(seen, Mapping):
+        return {layer: features.detach() for layer, features in seen.items()}
+    return seen.detach()

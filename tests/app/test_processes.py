@@ -1,0 +1,78 @@
+"""Two processes train as one with the doubled batch."""
+
+import copy
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import models
+from app import train
+from app.processes import Processes, together
+
+STEPS = 3
+
+
+def torchrun(count: int) -> list[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(count), *where]
+
+
+def apart(one: dict, other: dict, start: dict) -> float:
+    """How far two runs are from each other, of the way that the first has come."""
+
+    def distance(a: dict, b: dict) -> float:
+        return float(sum((a[k] - b[k]).square().sum() for k in a)) ** 0.5
+
+    return distance(one, other) / distance(one, start)
+
+
+def test_two_processes_train_as_one_with_the_doubled_batch(folders, tmp_path):
+    single, double = tmp_path / "single.safetensors", tmp_path / "double.safetensors"
+    command = ["--photos", str(folders / "photos"), "--codes", "medoids", "--size", "64"]
+    command += ["--width", "8", "--blocks", "1", "--device", "cpu", "--steps", str(STEPS)]
+    command += [f"--style={name}={folders / name}" for name in ("warm", "cold")]
+    # Of three pictures a process, two are painted with learned codes: network and codes move.
+    command += [f"--learn=warm={folders / name}" for name in ("warm", "cold")]
+    command += ["--learning-rate", "1e-2", "--weight", "adversarial=5"]
+    one = train.Run(train.parse_arguments([*command, "--out", str(single), "--batch", "6"]))
+    modules = {"network": one.network, "codes": one.codes, "discriminator": one.discriminator}
+    begun = {name: copy.deepcopy(module.state_dict()) for name, module in modules.items()}
+    for step in range(STEPS):
+        one.train_step(step / STEPS)
+    two = [*torchrun(2), "-m", "app.train", *command, "--out", str(double), "--batch", "3"]
+    subprocess.run(two, check=True, capture_output=True)
+    state = torch.load(double.with_suffix(".state.pt"), weights_only=True)
+    # Adam's first steps follow a gradient's sign alone, so that some round-off is a step apart.
+    for name, module in modules.items():
+        assert apart(module.state_dict(), state[name], begun[name]) < 0.05, name
+    assert models.load_checkpoint(double).record["batch"] == 6
+    assert {p.name for p in tmp_path.iterdir()} == {
+        f"double{end}" for end in (".csv", ".safetensors", ".samples.png", ".state.pt")
+    }
+
+
+def test_a_process_alone_asks_nobody():
+    with together(torch.device("cpu")) as processes:
+        assert processes.first and processes.largest(1.5, 2) == [1.5, 2]
+        module = torch.nn.Linear(2, 2)
+        assert processes.distribute(module) is module
+        assert processes.mean(torch.tensor(3.0)) == 3
+
+
+def test_processes_without_a_gpu_of_their_own_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="process 2 has no GPU"), together(torch.device("cuda")):
+        pass
+
+
+def test_only_the_first_process_reads_aloud():
+    assert Processes(torch.device("cpu"), 0, 2).first
+    assert not Processes(torch.device("cpu"), 1, 2).first

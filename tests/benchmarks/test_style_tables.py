@@ -1,0 +1,95 @@
+"""The comparison of style transfers: trained in pieces, the paper's numbers beside ours."""
+
+import numpy as np
+import pytest
+import skimage.data
+from PIL import Image
+
+import models
+from app import train
+from benchmarks import style_tables
+from benchmarks.style_tables import COLUMNS, STYLES, file_of
+
+TINY = ["--width", "8", "--blocks", "1", "--group-size", "8", "--size", "64", "--batch", "1"]
+TINY += ["--steps", "2", "--device", "cpu", "--photos", "2"]
+
+
+@pytest.fixture(scope="module")
+def artworks(tmp_path_factory):
+    """train/ and test/ of the five classes, two pieces of real pictures each."""
+    root = tmp_path_factory.mktemp("artworks")
+    pictures = [
+        getattr(skimage.data, name)() for name in ("astronaut", "coffee", "chelsea", "rocket")
+    ]
+    for split in ("train", "test"):
+        for i, name in enumerate((*STYLES, "photo")):
+            (root / split / name).mkdir(parents=True)
+            for j in range(2):
+                pixels = pictures[(i + j) % len(pictures)]
+                piece = np.ascontiguousarray(pixels[20 * i : 20 * i + 96, 30 * j : 30 * j + 96])
+                Image.fromarray(piece).save(root / split / name / f"{j}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def out(artworks, tmp_path_factory):
+    """A finished comparison of two steps a column."""
+    folder = tmp_path_factory.mktemp("out")
+    command = ["--artworks", str(artworks), "--out", str(folder), *TINY]
+    assert style_tables.main(command) == 0
+    return folder
+
+
+def test_columns_differ_in_method_and_rule_alone(out):
+    configs = {name: models.load_checkpoint(file_of(out, name)).network.config for name in COLUMNS}
+    assert {name: (c.method, c.gradient) for name, c in configs.items() if c.coloring == "mlp"} == {
+        "SVD-WCT": ("svd", "taylor"),
+        "GD-WCT": ("gd", "exact"),
+        "Clip-WCT": ("svd", "clip"),
+        "PI-WCT": ("svd", "pi"),
+        "Padé": ("svd", "pade"),
+        "exact": ("svd", "exact"),
+    }
+    assert {(c.width, c.blocks, c.group_size) for c in configs.values() if c.coloring == "mlp"} == {
+        (8, 1, 8)
+    }
+
+
+def test_every_table_has_ours_and_the_paper_s(out):
+    text = (out / "tables.md").read_text()
+    for words in ("Table 8", "Table 9", "Table 10", "not finite", *COLUMNS, "GD-WCT, paper"):
+        assert words in text
+    svd = next(line for line in text.splitlines() if line.startswith("| ukiyoe"))
+    assert "0.680" in svd and "0.491" in svd
+    assert (out / "report" / "contact_sheet.png").stat().st_size > 0
+
+
+def test_a_finished_comparison_trains_nothing_again(out, artworks, monkeypatch):
+    monkeypatch.setattr(train, "main", lambda _: pytest.fail("trained again"))
+    command = ["--artworks", str(artworks), "--out", str(out), *TINY]
+    assert style_tables.main(command) == 0
+
+
+def test_other_settings_in_the_same_folder_are_refused(out, artworks, capsys):
+    command = ["--artworks", str(artworks), "--out", str(out), *TINY, "--seed", "1"]
+    assert style_tables.main(command) == 2
+    assert "another seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [130, 1])
+def test_a_column_that_was_cut_off_goes_on_from_its_state(
+    artworks, tmp_path, monkeypatch, capsys, code
+):
+    commands = []
+
+    def cut(command: list[str]) -> int:
+        commands.append(command)
+        file_of(tmp_path, "SVD-WCT").with_suffix(".state.pt").touch()
+        return code
+
+    monkeypatch.setattr(train, "main", cut)
+    for _ in range(2):
+        arguments = ["--artworks", str(artworks), "--out", str(tmp_path), *TINY]
+        assert style_tables.main(arguments) == code
+    assert "--resume" not in commands[0] and "--resume" in commands[1]
+    assert "run it again" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""What a step minimizes: the order of the losses, and means over the batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import models
+from models import objective
+from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
+
+SIDE = 64
+
+
+@pytest.fixture(scope="module")
+def judges() -> Judges:
+    torch.manual_seed(0)
+    projection = models.EfficientNetFeatures()
+    discriminator = models.FeatureDiscriminator(projection.channels, 3, width=8)
+    perceptual = models.PerceptualNetwork("hed", last=objective.DEEPEST_LAYER)
+    return Judges(perceptual, projection, discriminator)
+
+
+def batch(count: int) -> Batch:
+    torch.manual_seed(1)
+    photos, paintings = (torch.rand(count, 3, SIDE, SIDE) * 2 - 1 for _ in range(2))
+    return Batch(photos, paintings, torch.arange(count) % 2, window=(3, 5))
+
+
+def part(whole: Batch, index: slice) -> Batch:
+    tensors = (t[index] for t in (whole.photos, whole.paintings, whole.domains))
+    return Batch(*tensors, taught=whole.taught[index], window=whole.window)
+
+
+EVERYTHING = replace(
+    objective.PERCEPTUAL, cycle=1, content_code=1, style_code=1, whitening=1, coloring=1
+)
+
+
+@pytest.mark.parametrize(
+    ("coloring", "weights"),
+    [("statistics", replace(EVERYTHING, coloring=0)), ("mlp", EVERYTHING)],
+    ids=["statistics", "mlp"],
+)
+def test_every_loss_is_the_mean_of_its_parts(judges, coloring, weights):
+    torch.manual_seed(0)
+    config = models.RepainterConfig(width=8, blocks=1, group_size=8, coloring=coloring)
+    step = GeneratorObjective(models.Repainter(config), torch.nn.ModuleList(), judges)
+    learner = DiscriminatorObjective(judges.discriminator, 2)
+    whole = batch(2)
+    parts = [part(whole, slice(i, i + 1)) for i in range(2)]
+    terms, judged = step(whole, weights)
+    pieces = [step(p, weights) for p in parts]
+    assert set(terms) == {n for n in vars(weights) if getattr(weights, n) > 0}
+    for name, term in terms.items():
+        mean = sum(piece[name] for piece, _ in pieces) / 2
+        torch.testing.assert_close(term, mean, atol=1e-5, rtol=1e-3, msg=name)
+    mean = sum(learner(j, p.domains) for (_, j), p in zip(pieces, parts, strict=True)) / 2
+    torch.testing.assert_close(learner(judged, whole.domains), mean, atol=1e-5, rtol=1e-3)
+
+
+def test_learned_codes_paint_the_first_photos_and_get_all_of_the_gradient(judges):
+    torch.manual_seed(0)
+    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8))
+    whole = replace(batch(2), taught=(1,))
+    codes = torch.nn.ModuleList(
+        models.LearnedCode(network.encode_style(whole.paintings[i : i + 1])) for i in range(2)
+    )
+    step = GeneratorObjective(network, codes, judges)
+    terms, _ = step(whole, objective.PERCEPTUAL)
+    terms["style"].backward()
+    touched = [any(p.grad is not None for p in code.parameters()) for code in codes]
+    assert touched == [False, True]
+    network.zero_grad()
+    network.requires_grad_(False)
+    terms, _ = step(replace(whole, taught=(0, 1)), objective.PERCEPTUAL)
+    assert "reconstruction" not in terms
+    sum(terms.values()).backward()
+    assert all(float(p.grad.abs().sum()) > 0 for p in codes.parameters())
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_the_generator_s_step_leaves_the_judges_without_a_gradient(judges):
+    torch.manual_seed(0)
+    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8))
+    terms, judged = GeneratorObjective(network, torch.nn.ModuleList(), judges)(
+        batch(1), objective.PERCEPTUAL
+    )
+    terms["adversarial"].backward()
+    assert all(p.grad is None for p in judges.discriminator.parameters())
+    assert all(p.requires_grad for p in judges.discriminator.parameters())
+    assert not any(m.requires_grad for seen in judged for m in seen.values())
+
+
+def test_the_discriminator_by_hand():
+    class Heads(torch.nn.Module):
+        def all_heads(self, scores):
+            return [scores]
+
+    def scores(*values: float) -> torch.Tensor:
+        return torch.tensor(values).view(1, 3, 1, 1)
+
+    # Domain 0 of two painters and photos: its head sees 1 and 0.5, the photos' head 1.
+    judged = scores(0.2, 0.0, 1.0), scores(1.0, 0.4, 0.0), scores(0.5, 9.0, 9.0)
+    loss = DiscriminatorObjective(Heads(), 2)(judged, torch.tensor([0]))
+    assert loss == pytest.approx(0.5**2 + (0.2**2 + 0.4**2) / 2)
+
+
+def test_strokes_come_after_the_colors_and_the_discriminator_early():
+    start, early, middle, end = (
+        objective.at_progress(objective.PERCEPTUAL, p) for p in (0.0, 0.15, 0.3, 1.0)
+    )
+    assert start.adversarial == 0 < early.adversarial < middle.adversarial
+    assert start.style < early.style < middle.style == end.style
+    assert end == objective.PERCEPTUAL
+    assert objective.at_progress(objective.PAPER, 0.0) == objective.PAPER
