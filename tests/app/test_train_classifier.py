@@ -1,0 +1,157 @@
+"""Training the judge of style: the paper's schedule, what is held back, and what comes out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+from PIL import Image
+
+import models
+from app import augment, train_classifier
+from app.train_classifier import Examples, phases
+
+TINY = ["--size", "64", "--reduce", "6", "--views", "8", "--pictures", "24", "--batch", "8"]
+
+
+@pytest.fixture(scope="session")
+def artworks(tmp_path_factory) -> Path:
+    """train/{cold,photo,warm}: nine pieces of each of three real pictures."""
+    root = tmp_path_factory.mktemp("classes")
+    for name, pixels in (
+        ("photo", skimage.data.astronaut()),
+        ("warm", skimage.data.coffee()),
+        ("cold", skimage.data.chelsea()[:, :, ::-1]),
+    ):
+        folder = root / "train" / name
+        folder.mkdir(parents=True)
+        for i in range(9):
+            top, left = 60 * (i // 3), 90 * (i % 3)
+            piece = np.ascontiguousarray(pixels[top : top + 96, left : left + 96])
+            Image.fromarray(piece).save(folder / f"{i}.png")
+    return root
+
+
+def arguments(artworks: Path, out: Path, *more: str) -> list[str]:
+    return ["--artworks", str(artworks), "--out", str(out), "--device", "cpu", *TINY, *more]
+
+
+@pytest.fixture(scope="session")
+def trained(artworks, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("judge") / "judge.safetensors"
+    assert train_classifier.main(arguments(artworks, out, "--epochs", "5")) == 0
+    return out
+
+
+def test_hybrid_training_changes_the_root_an_epoch_before_the_last_decay():
+    schedule = phases(10, True, "eigh")
+    assert [p.solver for p in schedule] == ["newton_schulz"] * 7 + ["eigh"] * 3
+    rates = [p.rate for p in schedule]
+    assert rates == sorted(rates, reverse=True)
+    last = rates.index(rates[-1])
+    assert rates[last - 1] > rates[last] and schedule[last - 1].solver == "eigh"
+
+
+@pytest.mark.parametrize("solver", ["newton_schulz", "eigh"])
+def test_standalone_training_has_one_root(solver):
+    assert {p.solver for p in phases(10, False, solver)} == {solver}
+
+
+def test_a_run_learns_and_writes_down_how(trained):
+    classifier, record = models.load_classifier(trained)
+    assert classifier.classes == ("cold", "photo", "warm")
+    epochs = record["epochs"]
+    assert [e["solver"] for e in epochs] == ["newton_schulz"] * 3 + ["eigh"] * 2
+    assert epochs[-1]["loss"] < epochs[0]["loss"]
+    assert all(e["condition_number"] >= 1 for e in epochs)
+    assert record["held_back"] == {"cold": 1, "photo": 1, "warm": 1}
+    assert set(epochs[-1]["held_back"]) == {"cold", "photo", "warm", "mean", "all pictures"}
+
+
+def test_only_the_part_that_is_not_frozen_has_learned(trained):
+    loaded, record = models.load_classifier(trained)
+    fresh = models.StyleClassifier(loaded.classes, reduce=6, pretrained=True)
+    stages = record["settings"]["frozen"]
+    for part, same in zip((0, 1), (True, False), strict=True):
+        pairs = zip(
+            loaded.backbone.split(stages)[part].parameters(),
+            fresh.backbone.split(stages)[part].parameters(),
+            strict=True,
+        )
+        # in half precision, as the file has them
+        assert {bool(torch.equal(a.half(), b.half())) for a, b in pairs} == {same}
+
+
+def test_the_same_seed_gives_the_same_weights_from_kept_views(artworks, trained, tmp_path):
+    again = tmp_path / "judge.safetensors"
+    views = trained.with_suffix(".views.pt")
+    again.with_suffix(".views.pt").write_bytes(views.read_bytes())
+    assert train_classifier.main(arguments(artworks, again, "--epochs", "5")) == 0
+    first, second = (models.load_classifier(path)[0].state_dict() for path in (trained, again))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_what_is_held_back_is_never_shown(artworks):
+    folders = train_classifier.class_folders(artworks / "train")
+    examples = Examples(folders, 64, every=3, seed=0)
+    shown = examples.order(20)
+    assert len(shown) == 60
+    for label, name in enumerate(examples.classes):
+        of_class = {index for y, index in shown if y == label}
+        assert of_class == set(examples.kept[name]) and not of_class & set(examples.held[name])
+        assert len(examples.held[name]) == 3
+
+
+def test_a_recolored_photo_has_the_colors_of_the_other_picture():
+    photo, painting = (
+        torch.from_numpy(rgb[:96, :128].astype(np.float32)).permute(2, 0, 1)[None] / 127.5 - 1
+        for rgb in (skimage.data.chelsea(), skimage.data.rocket())
+    )
+    painting = 0.4 * painting  # muted, so that no color has to be cut off
+    moved = augment.lab(augment.recolored(photo, painting))
+    wanted = augment.lab(painting)
+    assert np.allclose(moved.mean((0, 1)), wanted.mean((0, 1)), atol=0.1)
+    assert np.allclose(moved.std((0, 1)), wanted.std((0, 1)), atol=0.1)
+
+
+def put(folder: Path, count: int) -> None:
+    folder.mkdir(parents=True)
+    for i in range(count):
+        Image.fromarray(skimage.data.coffee()[:64, i : i + 64]).save(folder / f"{i}.png")
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (None, "there is no such folder"),
+        ({}, "has no subfolders"),
+        ({"one": 3}, "one class alone"),
+        ({"one": 3, "two": 0}, "two: no pictures"),
+        ({"one": 3, "two": 1}, "two: one picture alone"),
+    ],
+)
+def test_folders_that_can_not_be_trained_on_are_named(classes, message, tmp_path, capsys):
+    artworks = tmp_path / "artworks"
+    if classes is not None:
+        (artworks / "train").mkdir(parents=True)
+        for name, count in classes.items():
+            put(artworks / "train" / name, count)
+    assert train_classifier.main(arguments(artworks, tmp_path / "a.safetensors")) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ") and message in error
+
+
+def test_artworks_without_train_are_named(tmp_path, capsys):
+    put(tmp_path / "monet", 2)
+    assert train_classifier.main(arguments(tmp_path, tmp_path / "a.safetensors")) == 2
+    assert "has no subfolder 'train'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--epochs", "0"], ["--size", "32"], ["--gradient", "magic"], ["--out", "a.pt"]]
+)
+def test_a_wrong_option_is_refused(wrong, artworks, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        train_classifier.main([*arguments(artworks, tmp_path / "a.safetensors"), *wrong])
+    assert stop.value.code == 2
