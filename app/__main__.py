@@ -12,6 +12,13 @@ from app import images
 from app.painter import Painter
 from app.stylize import DEFAULT_CHECKPOINT
 
+# What the next start need not paint again; `make clean` removes it.
+CACHE = Path(__file__).resolve().parents[1] / ".gradio"
+
+# Bytes of content features that are kept, for the next style on the same photo: ten of 512 px or
+# two of a megapixel. Visitors come and go, and a crowd of them should not leave more behind.
+REMEMBERED_CONTENT = 64 * 2**20
+
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line's options; a wrong one ends the program with exit code 2."""
@@ -28,6 +35,13 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="refuse larger photos, in pixels (default %(default)s)",
     )
+    parser.add_argument(
+        "--max-queue",
+        type=_waiting,
+        default=32,
+        metavar="N",
+        help="visitors who may wait; others are asked to come back (default %(default)s)",
+    )
     return parser.parse_args(arguments)
 
 
@@ -40,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _refused(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror}")
 
     try:
-        painter = Painter(chosen.checkpoint, device=chosen.device)
+        painter = Painter(chosen.checkpoint, chosen.device, remembered_content=REMEMBERED_CONTENT)
     except (ValueError, OSError) as error:
         return _refused(error)
     with tempfile.TemporaryDirectory(prefix="repaint-") as folder:
@@ -49,7 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
         # Only here, since importing Gradio takes seconds that a wrong option need not wait for.
         from app import demo
 
-        page = demo.build(painter, max_pixels=chosen.max_pixels)
+        page = demo.build(
+            painter,
+            max_pixels=chosen.max_pixels,
+            max_queue=chosen.max_queue,
+            judge=demo.find_judge(),
+            cache=CACHE,
+        )
         try:
             address, public = demo.serve(page, chosen.host, chosen.port, share=chosen.share)
         except OSError as error:
@@ -82,6 +102,13 @@ def _port(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"a port is from 1 to 65535, not {text}")
+    return number
+
+
+def _waiting(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 visitor may wait, not {text}")
     return number
 
 

@@ -1,10 +1,17 @@
-"""The demo as its visitors use it: a running server, asked over HTTP."""
+"""The demo as programs use it, its limits, and what it keeps of its visitors."""
 
-import json
+import base64
+import io
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import gradio as gr
 import httpx
@@ -15,9 +22,25 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 
-from app import demo, images
+import models
+from app import images
 from app.__main__ import main
+from app.demo import examples, server
+from app.demo.actions import Actions
+from app.demo.components import StylePicker
+from app.demo.jobs import Jobs, StoppedError
+from app.demo.studio import (
+    OWN,
+    RefusedError,
+    Studio,
+    Wish,
+    drawn_mask,
+    result_name,
+    save_shown,
+    sentence,
+)
 from app.painter import Painter
+from tests.demo_server import free_port, serving
 
 MAX_PIXELS = 300_000
 
@@ -29,12 +52,8 @@ def painter(checkpoint: Path) -> Painter:
 
 @pytest.fixture(scope="module")
 def page(painter: Painter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[gr.Blocks]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
-        page = demo.build(painter, max_pixels=MAX_PIXELS)
-        demo.serve(page, port=free_port())
+    with serving(painter, tmp_path_factory.mktemp("uploads"), max_pixels=MAX_PIXELS) as page:
         yield page
-        page.close(verbose=False)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +62,19 @@ def client(page: gr.Blocks, tmp_path_factory: pytest.TempPathFactory) -> Client:
         page.local_url,
         verbose=False,
         analytics_enabled=False,
+        httpx_kwargs={"timeout": 60},
         download_files=tmp_path_factory.mktemp("downloads"),
     )
 
 
+@pytest.fixture
+def studio(painter: Painter, tmp_path: Path) -> Studio:
+    return Studio(painter, tmp_path / "results")
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """chelsea.png, turned.jpg (EXIF orientation 6), glass.png (with alpha), coffee.png."""
+    """chelsea.png, coffee.png, mask.png, turned.jpg (EXIF orientation 6), glass.png (alpha)."""
     folder = tmp_path_factory.mktemp("photos")
     pixels = skimage.data.chelsea()[:120, :161]
     Image.fromarray(pixels).save(folder / "chelsea.png")
@@ -59,13 +84,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alpha = np.linspace(0, 255, pixels[..., 0].size).reshape(pixels.shape[:2]).astype(np.uint8)
     Image.fromarray(np.dstack([pixels, alpha])).save(folder / "glass.png")
     Image.fromarray(skimage.data.coffee()[:100, :100]).save(folder / "coffee.png")
+    Image.fromarray(np.eye(12, dtype=np.uint8) * 255).save(folder / "mask.png")
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def assert_same_picture(file: str | Path, wanted: images.Picture) -> None:
@@ -78,57 +98,103 @@ def assert_same_picture(file: str | Path, wanted: images.Picture) -> None:
 
 def test_styles_are_the_checkpoints(client: Client, painter: Painter) -> None:
     assert client.predict(api_name="/styles") == list(painter.style_names) == ["dots", "stripes"]
+    assert client.predict(True, api_name="/styles") == ["dots", "stripes", "stripes:2"]
 
 
 @pytest.mark.parametrize("name", ["chelsea.png", "turned.jpg", "glass.png"])
 def test_a_result_is_the_painters_pixel_for_pixel(
     client: Client, painter: Painter, photos: Path, name: str
 ) -> None:
-    file = client.predict(handle_file(photos / name), "stripes", api_name="/stylize")
-    assert Path(file).name == f"{Path(name).stem}-stripes.png"
-    assert_same_picture(file, painter.paint(images.load(photos / name), painter.style("stripes")))
+    file = client.predict(handle_file(photos / name), "stripes:2", api_name="/stylize")
+    assert Path(file).name == f"{Path(name).stem}-stripes-2.png"
+    assert_same_picture(file, painter.paint(images.load(photos / name), painter.style("stripes:2")))
 
 
-def test_strength_and_size_reach_the_painter(
+def test_all_that_is_optional_reaches_the_painter(
     client: Client, painter: Painter, photos: Path
 ) -> None:
     file = client.predict(
-        handle_file(photos / "chelsea.png"), "dots", 0.5, max_size=80, api_name="/stylize"
-    )
-    photo = images.load(photos / "chelsea.png")
-    assert_same_picture(file, painter.paint(photo, painter.style("dots"), 0.5, max_size=80))
-
-
-def test_an_own_painting_is_a_style(client: Client, painter: Painter, photos: Path) -> None:
-    file = client.predict(
         handle_file(photos / "chelsea.png"),
-        demo.OWN_PAINTING,
-        painting=handle_file(photos / "coffee.png"),
+        "dots",
+        0.5,
+        max_size=80,
+        second_style="stripes",
+        share=0.25,
+        keep_color="luminance",
+        mask=handle_file(photos / "mask.png"),
         api_name="/stylize",
     )
-    assert Path(file).name == "chelsea-coffee.png"
-    photo, style = images.load(photos / "chelsea.png"), painter.style(photos / "coffee.png")
-    assert_same_picture(file, painter.paint(photo, style))
+    assert Path(file).name == "chelsea-dots-stripes.png"
+    wanted = painter.paint(
+        images.load(photos / "chelsea.png"),
+        painter.blend([("dots", 0.75), ("stripes", 0.25)]),
+        0.5,
+        max_size=80,
+        keep_color="luminance",
+        mask=images.gray(images.load(photos / "mask.png")),
+    )
+    assert_same_picture(file, wanted)
 
 
-def test_the_pages_button_shows_the_photo_beside_its_painting(
-    page: gr.Blocks, painter: Painter, photos: Path
+def test_an_own_painting_is_a_style_or_the_second_one(
+    client: Client, painter: Painter, photos: Path
 ) -> None:
-    button = next(number for number, fn in page.fns.items() if fn.name == "repaint")
-    api = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=30)
-    with open(photos / "glass.png", "rb") as file:
-        uploaded = api.post("/upload", files={"files": file}).json()[0]
-    photo = {"path": uploaded, "meta": {"_type": "gradio.FileData"}}
-    asked = {"data": [photo, "dots", 1, None, 512], "fn_index": button, "session_hash": "visitor"}
-    api.post("/queue/join", json=asked).raise_for_status()
-    with api.stream("GET", "/queue/data", params={"session_hash": "visitor"}) as events:
-        messages = (json.loads(line[5:]) for line in events.iter_lines() if line)
-        done = next(message for message in messages if message["msg"] == "process_completed")
-    (before, after), download = done["output"]["data"]
-    assert_same_picture(before["path"], images.load(photos / "glass.png"))
-    wanted = painter.paint(images.load(photos / "glass.png"), painter.style("dots"))
-    assert_same_picture(after["path"], wanted)
-    assert download["value"]["path"] == after["path"] and download["interactive"]
+    photo, own = handle_file(photos / "chelsea.png"), handle_file(photos / "coffee.png")
+    code = painter.style(photos / "coffee.png")
+    file = client.predict(photo, "", painting=own, api_name="/stylize")
+    assert Path(file).name == "chelsea-coffee.png"
+    assert_same_picture(file, painter.paint(images.load(photos / "chelsea.png"), code))
+    file = client.predict(photo, "dots", painting=own, share=0.4, api_name="/stylize")
+    blended = painter.blend([("dots", 0.6), (code, 0.4)])
+    assert_same_picture(file, painter.paint(images.load(photos / "chelsea.png"), blended))
+
+
+def test_a_jpeg_is_sent_where_it_is_asked_for(client: Client, photos: Path) -> None:
+    file = client.predict(
+        handle_file(photos / "chelsea.png"), "dots", format="jpg", api_name="/stylize"
+    )
+    assert Path(file).name == "chelsea-dots.jpg"
+    with Image.open(file) as picture:
+        assert picture.format == "JPEG"
+
+
+def test_twenty_requests_at_once_are_all_answered(
+    client: Client, painter: Painter, photos: Path, page: gr.Blocks
+) -> None:
+    photo = handle_file(photos / "chelsea.png")
+    jobs = [client.submit(photo, "dots", api_name="/stylize") for _ in range(20)]
+    wanted = painter.paint(images.load(photos / "chelsea.png"), painter.style("dots"))
+    for job in jobs:
+        assert_same_picture(job.result(timeout=120), wanted)
+    assert len(page.jobs) == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"style": "monnet"}, "There is no style 'monnet'; there are dots, stripes."),
+        ({"style": "../secret.png"}, "There is no style '../secret.png'; there are dots, stripes."),
+        ({"strength": 2}, "Strength must be between 0 and 1, got 2"),
+        ({"share": -1, "second_style": "stripes"}, None),
+        ({"share": 3, "second_style": "stripes"}, "The share of the second style is a number"),
+        ({"max_size": -5}, "A picture's longest side must be at least 1 pixel"),
+        ({"keep_color": "blue"}, "Keep_color must be one of"),
+        ({"format": "gif"}, "Pictures are saved as png, jpg, webp, not as 'gif'."),
+        ({"style": ""}, "Choose a painting first."),
+        ({"photo": None}, "Choose a photo first."),
+    ],
+)
+def test_what_cannot_be_done_is_one_friendly_sentence(
+    client: Client, photos: Path, asked: dict, sentence: str | None
+) -> None:
+    call = {"photo": handle_file(photos / "chelsea.png"), "style": "dots", **asked}
+    if sentence is None:  # none of the second style is as good as no second style
+        assert Path(client.predict(**call, api_name="/stylize")).name == "chelsea-dots.png"
+        return
+    with pytest.raises(AppError) as refused:
+        client.predict(**call, api_name="/stylize")
+    assert str(refused.value).startswith(sentence)
+    assert "Traceback" not in str(refused.value)
 
 
 def test_what_is_not_a_picture_gives_one_friendly_sentence(client: Client, tmp_path: Path) -> None:
@@ -138,29 +204,180 @@ def test_what_is_not_a_picture_gives_one_friendly_sentence(client: Client, tmp_p
     assert str(refused.value) == "notes.jpg is not a picture in a format that can be read."
 
 
-def test_a_photo_with_too_many_pixels_is_refused(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("painting", [False, True])
+def test_a_picture_with_too_many_pixels_is_refused(
+    client: Client, photos: Path, tmp_path: Path, painting: bool
+) -> None:
     Image.new("L", (MAX_PIXELS // 500 + 1, 500)).save(tmp_path / "wall.png")
+    large, small = handle_file(tmp_path / "wall.png"), handle_file(photos / "coffee.png")
+    call = {"photo": small, "style": "", "painting": large} if painting else {"photo": large}
     with pytest.raises(AppError, match=r"wall\.png has 601 x 500 pixels"):
-        client.predict(handle_file(tmp_path / "wall.png"), "dots", api_name="/stylize")
+        client.predict(**{"style": "dots", **call}, api_name="/stylize")
 
 
-def test_nothing_chosen_says_what_to_choose(client: Client, photos: Path) -> None:
-    with pytest.raises(AppError, match="Choose a photo first"):
-        client.predict(None, "dots", api_name="/stylize")
-    with pytest.raises(AppError, match="Choose a painting first"):
-        client.predict(handle_file(photos / "coffee.png"), demo.OWN_PAINTING, api_name="/stylize")
+def test_an_error_nobody_foresaw_says_nothing_of_this_machine() -> None:
+    assert sentence(RuntimeError("/home/me/weights: bad")) is None
+    assert sentence(images.ImageError("/tmp/x/cat.png", "is damaged")) == "cat.png is damaged."
+    assert "memory" in sentence(MemoryError())
 
 
 @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+@pytest.mark.parametrize("action", ["stylize", "repaint", "batch"])
 def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
-    page: gr.Blocks, photos: Path, meta: dict
+    page: gr.Blocks, photos: Path, meta: dict, action: str
 ) -> None:
     secret = {"path": str(photos / "coffee.png"), **meta}
-    call = f"{page.local_url}gradio_api/call/stylize"
-    event = httpx.post(call, json={"data": [secret, "dots", 1, None, 512]}).json()["event_id"]
-    answer = httpx.get(f"{call}/{event}", timeout=30).text
-    assert "event: error" in answer
+    style = ["dots", None, "", None, 0.5, 1, False, 0]
+    data = {
+        "stylize": [secret, "dots", 1, None, None, "", 0.5, "", None, "png"],
+        "repaint": [secret, "", *style],
+        "batch": [[secret], "png", *style],
+    }[action]
+    number = next(number for number, fn in page.fns.items() if fn.name == action)
+    api = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=30)
+    session = f"{action}{len(meta)}"
+    asked = {"data": data, "fn_index": number, "session_hash": session}
+    api.post("/queue/join", json=asked).raise_for_status()
+    answer = api.get("/queue/data", params={"session_hash": session}).text
+    assert '"success":false' in answer
     assert "coffee" not in answer
+
+
+def test_one_visitor_cannot_name_anothers_files(
+    client: Client, page: gr.Blocks, photos: Path
+) -> None:
+    before = set(page.studio.folder.glob("result-*"))
+    for _ in range(2):
+        client.predict(handle_file(photos / "coffee.png"), "dots", api_name="/stylize")
+    made = set(page.studio.folder.glob("result-*")) - before
+    assert len(made) == 2, "the same picture, yet in two folders"
+    assert all(re.fullmatch(r"result-[0-9a-f]{32}", folder.name) for folder in made)
+    for path in (page.studio.folder, photos / "coffee.png", Path("/etc/hostname")):
+        answer = httpx.get(f"{page.local_url}gradio_api/file={path}")
+        assert answer.status_code in (403, 404)
+
+
+def test_too_large_requests_are_refused_unread(page: gr.Blocks) -> None:
+    upload = {"files": ("wall.png", io.BytesIO(bytes(50 * 2**20 + 1)))}
+    answer = httpx.post(f"{page.local_url}gradio_api/upload", files=upload, timeout=60)
+    assert answer.status_code == 413
+    join = f"{page.local_url}gradio_api/queue/join"
+    body = b'{"data": ["' + bytes(server.LARGEST_REQUEST) + b'"]}'
+    assert httpx.post(join, content=body).status_code == 413
+    announced_as_small = httpx.post(join, content=iter([body]))
+    assert announced_as_small.status_code >= 400
+
+
+def test_old_results_go_away_and_new_ones_stay(studio: Studio) -> None:
+    with studio.new_folder() as old, studio.new_folder() as new:
+        (old / "a.png").write_bytes(b"a")
+        (new / "b.png").write_bytes(b"b")
+    uploaded, empty = studio.folder / "c0ffee", studio.folder / "decaf"
+    uploaded.mkdir()
+    (uploaded / "cat.png").write_bytes(b"c")
+    empty.mkdir()
+    hours_ago = time.time() - 7200
+    for folder in (old, uploaded, empty):
+        os.utime(folder, (hours_ago, hours_ago))
+    studio.remove_old(3600)
+    # An upload's file is Gradio's to remove; only its folder is left to this.
+    assert sorted(studio.folder.iterdir()) == sorted([new, uploaded])
+
+
+def test_a_folder_goes_away_with_what_failed(studio: Studio) -> None:
+    with pytest.raises(StoppedError), studio.new_folder():
+        raise StoppedError
+    assert not list(studio.folder.iterdir())
+
+
+def test_a_style_may_be_called_anything(painter: Painter, photos: Path, tmp_path: Path) -> None:
+    name = "own <b>${alert(1)}{{value}}"
+    styles = {name: [painter.style("dots")]}
+    models.save_checkpoint(tmp_path / "odd.safetensors", painter.network, styles, {})
+    odd = Painter(tmp_path / "odd.safetensors", device="cpu")
+    actions = Actions(Studio(odd, tmp_path / "results"))
+    visitor = SimpleNamespace(session_hash="visitor")
+    file = actions.stylize(str(photos / "coffee.png"), name, request=visitor)
+    assert re.fullmatch(r"[\w.()+ -]+\.png", Path(file).name)
+    picker = StylePicker({name: [(name, "")]}, value=name).html_template
+    assert "<b>" not in picker
+    assert "${" not in picker and "{{" not in picker
+
+
+@pytest.mark.parametrize(
+    ("photo", "wish", "name"),
+    [
+        ("IMG_1.HEIC", Wish("monet"), "IMG_1-monet.png"),
+        ("my cat.jpg", Wish("monet:2"), "my cat-monet-2.png"),
+        ("cat.jpg", Wish("monet", second="vangogh:3", share=0.5), "cat-monet-vangogh-3.png"),
+        ("cat.jpg", Wish("monet", second="vangogh", share=0), "cat-monet.png"),
+        ("cat.jpg", Wish(OWN, painting="/x/Sunflowers.tif"), "cat-Sunflowers.png"),
+        ('a"b<c>|d?*.jpg', Wish("monet"), "a-b-c-d--monet.png"),
+        ("x" * 300 + ".jpg", Wish("monet"), "x" * 60 + "-monet.png"),
+    ],
+)
+def test_a_result_is_called_after_its_photo_and_style(photo: str, wish: Wish, name: str) -> None:
+    assert result_name(photo, wish, "png") == name
+
+
+def png_url(levels: np.ndarray) -> str:
+    file = io.BytesIO()
+    Image.fromarray(levels).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def test_a_drawn_mask_is_its_opaque_white() -> None:
+    drawn = np.zeros((6, 8, 4), np.uint8)
+    drawn[1:3, 2:5] = 255
+    np.testing.assert_array_equal(drawn_mask(png_url(drawn)), drawn[..., 3])
+    assert drawn_mask("") is None
+    assert drawn_mask(png_url(np.zeros_like(drawn))) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/etc/passwd", "data:image/png;base64,!", "data:image/png;base64,AAAA", "d" * 3_000_000],
+)
+def test_what_is_no_drawn_mask_is_refused(text: str) -> None:
+    with pytest.raises(RefusedError, match="clear it and draw again"):
+        drawn_mask(text)
+
+
+def test_what_is_shown_is_small_and_keeps_transparency(tmp_path: Path) -> None:
+    large = images.Picture(np.zeros((20, 3000, 3), np.uint8), np.full((20, 3000), 7, np.uint8))
+    shown = images.load(save_shown(large, tmp_path / "large"))
+    assert shown.width == 1600
+    assert (shown.alpha == 7).all()
+
+
+def test_thumbnails_are_painted_once_for_the_same_weights(
+    studio: Studio, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo = images.load(photos / "chelsea.png")
+    painted = examples.thumbnails(studio, photo, tmp_path)
+    assert list(painted) == ["dots", "stripes", "stripes:2"]
+    assert len(set(painted.values())) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(studio, "paint", lambda *_: pytest.fail("painted again"))
+        assert examples.thumbnails(studio, photo, tmp_path) == painted
+    *_, weight = studio.painter.network.parameters()
+    monkeypatch.setattr(weight, "data", weight.data + 0.1)
+    assert examples.thumbnails(studio, photo, tmp_path) != painted
+
+
+def test_stopping_a_session_stops_what_it_has_running_and_nothing_else() -> None:
+    jobs = Jobs()
+    with jobs.running("ann") as ann, jobs.running("ann") as also_ann, jobs.running("bob") as bob:
+        jobs.stop("ann")
+        jobs.stop("nobody")
+        bob()
+        for check in (ann, also_ann):
+            with pytest.raises(StoppedError):
+                check()
+        assert len(jobs) == 3
+    assert len(jobs) == 0
+    with jobs.running("ann") as later:
+        later()
 
 
 def test_the_page_loads_nothing_from_another_host(page: gr.Blocks) -> None:
@@ -177,19 +394,43 @@ def test_the_page_loads_nothing_from_another_host(page: gr.Blocks) -> None:
 
 
 def test_examples_are_pictures() -> None:
-    examples = demo.example_photos()
-    assert examples
-    for path in examples:
+    found = examples.example_photos()
+    assert found
+    for path, shows in found:
         assert images.load(path).width > 100
+        assert shows
+
+
+def test_a_killed_server_leaves_no_file(checkpoint: Path, tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "app", "--port", str(port), "--checkpoint", str(checkpoint)]
+    process = subprocess.Popen(
+        [*command, "--device", "cpu", "--max-queue", "2"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert f"http://127.0.0.1:{port}" in process.stdout.readline()
+        upload = {"files": ("cat.png", b"anything")}
+        answer = httpx.post(f"http://127.0.0.1:{port}/gradio_api/upload", files=upload, timeout=30)
+        (uploaded,) = answer.json()
+        assert Path(uploaded).is_relative_to(tmp_path) and Path(uploaded).is_file()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        assert not list(tmp_path.glob("repaint-*"))
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_2(
     checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    port = free_port()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         assert main(["--port", str(port), "--checkpoint", str(checkpoint)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
@@ -206,7 +447,9 @@ def test_a_missing_checkpoint_is_one_line_that_names_it_and_exit_code_2(
     assert missing in lines[0]
 
 
-@pytest.mark.parametrize("wrong", [["--port", "0"], ["--port", "x"], ["--max-pixels", "0"]])
+@pytest.mark.parametrize(
+    "wrong", [["--port", "0"], ["--port", "x"], ["--max-pixels", "0"], ["--max-queue", "0"]]
+)
 def test_a_wrong_option_is_exit_code_2(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(wrong)

@@ -1,0 +1,319 @@
+"""What happens on the page's clicks and on the endpoints' calls, in Gradio's terms."""
+
+import dataclasses
+import html
+import logging
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import gradio as gr
+
+from app import images
+from app.demo.components import MaskBrush
+from app.demo.examples import example_photos
+from app.demo.jobs import Jobs, StoppedError
+from app.demo.numbers import Judge, table
+from app.demo.studio import (
+    OWN,
+    TITLES,
+    RefusedError,
+    Studio,
+    Wish,
+    data_url,
+    drawn_mask,
+    result_name,
+    save_shown,
+    sentence,
+)
+from app.painter import KEEP_COLOR
+
+# Pixels of the photo under the mask's brush, and of a picture in the strip of all styles.
+_BRUSH_SIDE, _STRIP_SIDE = 768, 320
+
+# Formats that every browser shows.
+_SHOWN_BY_BROWSERS = {".jpg", ".jpeg", ".png", ".webp", ".gif"}
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Whatever goes wrong inside becomes one friendly sentence on the page."""
+    try:
+        yield
+    except gr.Error:
+        raise
+    except StoppedError:
+        raise gr.Error("Nothing was painted.", title="Stopped", print_exception=False) from None
+    except Exception as error:
+        # The message is shown as HTML.
+        text = html.escape(_sentence(error), quote=False)
+        raise gr.Error(text, title="Sorry", print_exception=False) from error
+
+
+def _sentence(error: Exception) -> str:
+    text = sentence(error)
+    if text is None:
+        _log.error("a picture could not be painted", exc_info=error)
+        text = "Something went wrong here; please try again, or with another photo."
+    return text
+
+
+def page_wish(
+    style: str,
+    painting: str | None,
+    second: str | None,
+    second_painting: str | None,
+    share: float,
+    strength: float,
+    keep_color: bool,
+    size: int,
+) -> Wish:
+    """What the page's controls say, in their order there. size: pixels, or 0 for the photo's."""
+    return Wish(
+        style=style,
+        painting=painting,
+        second=second or "",
+        second_painting=second_painting,
+        share=share,
+        strength=strength,
+        keep_color=KEEP_COLOR if keep_color else None,
+        max_size=size or None,
+    )
+
+
+class Actions:
+    """The events of one page; `jobs` is what of them is running."""
+
+    def __init__(self, studio: Studio, judge: Judge | None = None) -> None:
+        self.studio, self.judge = studio, judge
+        self.jobs = Jobs()
+
+    def example(self, clicked: gr.SelectData) -> str:
+        """The example photo that was clicked, as if it had been uploaded."""
+        path, _ = example_photos()[clicked.index]
+        with self.studio.new_folder() as folder:
+            return shutil.copy(path, folder)
+
+    def look(self, photo: str | None):
+        """A new photo: in a form that browsers show, and under the mask's brush."""
+        if photo is None:
+            return None, MaskBrush()
+        with answering():
+            picture = self.studio.read(photo)
+            for note in picture.notes:
+                text = html.escape(f"{Path(photo).name}: {note}.", quote=False)
+                gr.Info(text, title="Note")
+            if Path(photo).suffix.lower() not in _SHOWN_BY_BROWSERS:
+                with self.studio.new_folder() as folder:
+                    photo = str(folder / f"{Path(photo).stem}.png")
+                    images.save(picture, photo)
+            else:
+                photo = gr.skip()  # the same one again would be taken for a new one
+            return photo, MaskBrush(data_url(picture, _BRUSH_SIDE))
+
+    def repaint(
+        self,
+        photo: str | None,
+        mask: str | None,
+        style: str,
+        painting: str | None,
+        second: str | None,
+        second_painting: str | None,
+        share: float,
+        strength: float,
+        keep_color: bool,
+        size: int,
+        request: gr.Request,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+    ):
+        """The painting as soon as there is one, and then its files to download."""
+        with answering(), self.jobs.running(request.session_hash) as check:
+            wish = page_wish(
+                style, painting, second, second_painting, share, strength, keep_color, size
+            )
+            wish = dataclasses.replace(wish, mask=drawn_mask(mask))
+            picture = self.studio.read(photo, max_size=wish.max_size)
+            painted = self.studio.paint(picture, wish, _reporter(progress, check, "Painting"))
+            with self.studio.new_folder() as folder:
+                shown = tuple(
+                    str(save_shown(picture, folder / name))
+                    for picture, name in ((painted.before, "before"), (painted.after, "after"))
+                )
+            waiting = gr.DownloadButton(interactive=False)
+            yield shown, gr.Column(visible=True), None, waiting, waiting
+            files = []
+            for format in ("png", "jpg"):
+                files.append(str(folder / result_name(photo, wish, format)))
+                images.save(painted.after, files[-1], format)
+            facts = {"photo": photo, "result": files[0], "seconds": painted.seconds}
+            ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
+            yield gr.skip(), gr.skip(), facts, *ready
+
+    def strip(
+        self,
+        photo: str | None,
+        strength: float,
+        keep_color: bool,
+        request: gr.Request,
+    ):
+        """The photo in every built-in style, small, one after the other as they are painted."""
+        with answering(), self.jobs.running(request.session_hash) as check:
+            picture = self.studio.read(photo, max_size=_STRIP_SIDE)
+            with self.studio.new_folder() as folder:
+                shown = []
+                for number, name in enumerate(self.studio.names):
+                    wish = page_wish(name, None, "", None, 0, strength, keep_color, _STRIP_SIDE)
+                    after = self.studio.paint(picture, wish, lambda _: check()).after
+                    path = save_shown(after, folder / str(number))
+                    shown.append((str(path), TITLES.get(name, name)))
+                    yield gr.Gallery(shown, visible=True)
+
+    def batch(
+        self,
+        photos: list[str],
+        format: str,
+        style: str,
+        painting: str | None,
+        second: str | None,
+        second_painting: str | None,
+        share: float,
+        strength: float,
+        keep_color: bool,
+        size: int,
+        request: gr.Request,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+    ):
+        """All photos in one ZIP file, and what became of each."""
+        with answering(), self.jobs.running(request.session_hash) as check:
+            if not photos:
+                raise RefusedError("Choose some photos first.")
+            wish = page_wish(
+                style, painting, second, second_painting, share, strength, keep_color, size
+            )
+            self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
+            with self.studio.new_folder() as folder:
+                file = folder / f"repainted-{wish.label[:60]}.zip".replace(":", "-")
+                failed = []
+                for number, photo in enumerate(photos):
+                    doing = f"Painting {number + 1} of {len(photos)}"
+                    report = _reporter(progress, check, doing, number / len(photos), len(photos))
+                    try:
+                        self._add(file, photo, wish, format, report)
+                    except StoppedError:
+                        raise
+                    except Exception as error:
+                        failed.append(_sentence(error))
+                done = len(photos) - len(failed)
+                ready = gr.DownloadButton(value=str(file) if done else None, interactive=done > 0)
+                return ready, gr.HTML(_report(done, failed), visible=True)
+
+    def _add(
+        self, file: Path, photo: str, wish: Wish, format: str, report: Callable[[float], None]
+    ) -> None:
+        """Paint one photo into the ZIP file, under a name that no other in it has."""
+        picture = self.studio.read(photo, max_size=wish.max_size)
+        after = self.studio.paint(picture, wish, report).after
+        path = file.parent / result_name(photo, wish, format)
+        images.save(after, path, format)
+        try:
+            # Pictures are compressed already.
+            with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
+                taken, name, number = set(archive.namelist()), path.name, 2
+                while name in taken:
+                    name, number = f"{path.stem}-{number}{path.suffix}", number + 1
+                archive.write(path, name)
+        finally:
+            path.unlink()
+
+    def pick(self, clicked: gr.SelectData) -> str:
+        """The style of the picture that was clicked in the strip."""
+        return self.studio.names[clicked.index]
+
+    def measure(self, facts: dict | None, asked: bool):
+        """The panel of numbers for the last result: the judge's opinion and a table."""
+        if facts is None or not asked:
+            return gr.skip(), gr.skip()
+        with answering():
+            after = self.studio.read(facts["result"], "a photo")
+            before = self.studio.read(facts["photo"])
+            before = images.resize(before, max(after.width, after.height))
+            opinion = self.judge.opinion(after) if self.judge else None
+            rows = table(before, after, facts["seconds"], self.studio.painter)
+            return gr.Label(opinion, visible=opinion is not None), gr.HTML(rows)
+
+    def stop(self, request: gr.Request) -> None:
+        """Stop what this session has running."""
+        self.jobs.stop(request.session_hash)
+
+    def stylize(
+        self,
+        photo: str,
+        style: str,
+        strength: float = 1.0,
+        painting: str | None = None,
+        max_size: int | None = None,
+        second_style: str = "",
+        share: float = 0.5,
+        keep_color: str = "",
+        mask: str | None = None,
+        format: str = "png",
+        request: gr.Request = None,
+    ) -> str:
+        """Repaint a photo; returns the picture's file.
+
+        style: a name that /styles returns, or "" for `painting`, the file of an own one. strength:
+        0 (the photo) to 1. max_size: the photo is shrunk to this many pixels on its longest side,
+        None keeps its size. second_style, share: another style (or `painting`, beside a first
+        style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
+        colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
+        """
+        with answering(), self.jobs.running(request.session_hash) as check:
+            wish = Wish(
+                style=style or OWN,
+                painting=painting,
+                second=second_style or (OWN if style and painting else ""),
+                second_painting=painting,
+                share=share,
+                strength=strength,
+                keep_color=keep_color or None,
+                max_size=max_size or None,
+                mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
+            )
+            picture = self.studio.read(photo, max_size=wish.max_size)
+            after = self.studio.paint(picture, wish, lambda _: check()).after
+            with self.studio.new_folder() as folder:
+                path = folder / result_name(photo, wish, images.output_format(format))
+                images.save(after, path)
+            return str(path)
+
+    def styles(self, variants: bool = False) -> list[str]:
+        """The names of the built-in styles; with `variants`, also "monet:2" and so on."""
+        return self.studio.every_style if variants else list(self.studio.names)
+
+
+def _reporter(
+    progress: gr.Progress,
+    check: Callable[[], None],
+    doing: str,
+    start: float = 0.0,
+    parts: int = 1,
+) -> Callable[[float], None]:
+    """Shows the share that is done of one part of `parts`, and raises where it was stopped."""
+
+    def report(share: float) -> None:
+        check()
+        progress(start + share / parts, desc=doing)
+
+    return report
+
+
+def _report(done: int, failed: list[str]) -> str:
+    count = f"{done} photo{'' if done == 1 else 's'} painted"
+    if not failed:
+        return f"<p>{count}.</p>"
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in failed)
+    return f"<p>{count}, {len(failed)} left out:</p><ul>{lines}</ul>"

@@ -1,0 +1,3 @@
+[...element.querySelectorAll("button")].forEach((button, index) => {
+  button.addEventListener("click", () => trigger("select", { index, value: button.firstElementChild.alt }));
+});

@@ -1,0 +1,49 @@
+"""Work that a visitor can stop: the Stop button, a closed tab, a reload."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class StoppedError(Exception):
+    """The visitor no longer wants the picture being painted."""
+
+
+class Jobs:
+    """What is being painted, by session, so that it can be stopped from another thread."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, list[threading.Event]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def running(self, session: str | None) -> Iterator[Callable[[], None]]:
+        """A check to be called often while it lasts: raises StoppedError once it was stopped."""
+        session = session or ""
+        stopped = threading.Event()
+        with self._lock:
+            self._running[session].append(stopped)
+
+        def check() -> None:
+            if stopped.is_set():
+                raise StoppedError
+
+        try:
+            yield check
+        finally:
+            with self._lock:
+                self._running[session].remove(stopped)
+                if not self._running[session]:
+                    del self._running[session]
+
+    def stop(self, session: str | None) -> None:
+        """Stop everything that a session has running; nothing where it has nothing."""
+        with self._lock:
+            for stopped in self._running.get(session or "", []):
+                stopped.set()
+
+    def __len__(self) -> int:
+        """How many are running."""
+        with self._lock:
+            return sum(map(len, self._running.values()))

@@ -1,0 +1,394 @@
+"""The page: what is on it and where, and which event leads to which action."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gradio as gr
+from gradio.events import Dependency
+
+from app import images
+from app.demo.actions import Actions
+from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
+from app.demo.examples import example_photos, thumbnails
+from app.demo.numbers import Judge
+from app.demo.studio import OWN, TITLES, Studio, data_url
+from app.painter import Painter
+
+SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
+
+# Visitors beyond these are told that the queue is full; at a second or two a picture the last
+# one waits for about a minute.
+LONGEST_QUEUE = 32
+
+# Seconds. A result stays long enough to be downloaded after a coffee.
+CLEAN_EVERY, KEEP_FILES = 600, 3600
+
+# Listeners whose answer comes at once, and those that wait in the queue.
+_QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+_SLOW = {"api_visibility": "private", "scroll_to_output": True}
+
+# The Stop button is there while the page's body has this class.
+_BUSY = "() => document.body.classList.add('busy')"
+_IDLE = "() => document.body.classList.remove('busy')"
+
+# Pixels; shown at half of it on a screen of twice the density.
+_EXAMPLE_SIDE = 144
+
+# What paints, one after the other: the page's button and strip and the endpoint. A batch has a
+# place beside them, so that a visitor with one photo waits for one of its photos, not for all.
+_ONE, _BATCH = "painter", "batch"
+
+
+def build(
+    painter: Painter,
+    max_pixels: int = images.MAX_PIXELS,
+    *,
+    max_queue: int = LONGEST_QUEUE,
+    judge: Judge | None = None,
+    cache: Path | None = None,
+) -> gr.Blocks:
+    """The page and its endpoints `/stylize` and `/styles`, painting with `painter`.
+
+    Photos and paintings of more than `max_pixels` (width x height) are refused unread. max_queue:
+    how many may wait. judge: whose opinion is among the numbers. cache: a folder for the styles'
+    thumbnails, which else are painted at every start.
+    """
+    with gr.Blocks(
+        title="Repaint",
+        analytics_enabled=False,
+        delete_cache=(CLEAN_EVERY, KEEP_FILES),
+        fill_width=True,
+    ) as page:
+        # Gradio reads the environment for its folder when a page is built.
+        studio = Studio(painter, page.GRADIO_CACHE, max_pixels)
+        actions = Actions(studio, judge)
+        _lay_out(actions, cache)
+        page.unload(actions.stop)
+    # Where a test, or whoever embeds the page, sees what is running.
+    page.jobs, page.studio = actions.jobs, studio
+    return page.queue(default_concurrency_limit=1, max_size=max_queue)
+
+
+class _Photo(NamedTuple):
+    one: gr.Tab
+    many: gr.Tab
+    photo: PictureFile
+    examples: ExamplePicker
+    brush: MaskBrush
+    photos: PictureFiles
+
+
+class _Choices(NamedTuple):
+    """In the order of actions.page_wish."""
+
+    style: StylePicker
+    painting: PictureFile
+    second: gr.Dropdown
+    second_painting: PictureFile
+    share: gr.Slider
+    strength: gr.Slider
+    keep_color: gr.Checkbox
+    size: gr.Radio
+
+
+class _Buttons(NamedTuple):
+    paint: gr.Button
+    paint_all: gr.Button
+    stop: gr.Button
+
+
+class _One(NamedTuple):
+    panel: gr.Column
+    comparison: gr.ImageSlider
+    after: gr.Column
+    png: gr.DownloadButton
+    jpg: gr.DownloadButton
+    again: gr.Button
+    every: gr.Button
+    strip: gr.Gallery
+    numbers: gr.Accordion
+    opinion: gr.Label
+    table: gr.HTML
+    facts: gr.State
+    measuring: gr.State
+
+
+class _Many(NamedTuple):
+    panel: gr.Column
+    format: gr.Radio
+    archive: gr.DownloadButton
+    report: gr.HTML
+
+
+def _lay_out(actions: Actions, cache: Path | None) -> None:
+    gr.HTML(
+        "<h1>Repaint</h1><p>Your photo, in the style of a painting. "
+        "What you upload stays on this server and is deleted after an hour.</p>",
+        elem_id="heading",
+    )
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=5, min_width=320):
+            given = _photo_section()
+            styles = _style_section(actions.studio, cache)
+        with gr.Column(scale=6, min_width=320):
+            options = _options_section()
+            buttons = _buttons_section()
+            one = _one_section()
+            many = _many_section()
+    choices = _Choices(*styles, *options)
+    _wire_inputs(actions, given, choices, one, many, buttons)
+    _wire_painting(actions, given, choices, one, many, buttons)
+    _endpoints(actions)
+
+
+def _photo_section() -> _Photo:
+    with gr.Tabs():
+        with gr.Tab("One photo") as one_tab:
+            photo = PictureFile(
+                label="Photo",
+                type="filepath",
+                sources=["upload", "webcam", "clipboard"],
+                buttons=[],
+                height=300,
+                elem_id="photo",
+            )
+            examples = ExamplePicker(
+                [
+                    (shows, data_url(images.load(path, max_size=_EXAMPLE_SIDE), _EXAMPLE_SIDE))
+                    for path, shows in example_photos()
+                ],
+                elem_id="examples",
+            )
+            with gr.Accordion("Only here: paint a part of it", open=False):
+                brush = MaskBrush(elem_id="brush")
+        with gr.Tab("Many photos") as many_tab:
+            photos = PictureFiles(
+                label="Photos", file_count="multiple", type="filepath", height=300, elem_id="photos"
+            )
+    return _Photo(one_tab, many_tab, photo, examples, brush, photos)
+
+
+def _style_section(studio: Studio, cache: Path | None) -> tuple:
+    pictures = thumbnails(studio, images.load(example_photos()[0][0]), cache)
+    groups = {
+        TITLES.get(name, name): [(variant, pictures[variant]) for variant in variants]
+        for name, variants in studio.variants.items()
+    }
+    first = studio.names[0] if studio.names else OWN
+    style = StylePicker(groups, value=first, elem_id="styles")
+    painting = _painting("Your painting", "painting", visible=first == OWN)
+    with gr.Accordion("Mix in a second style", open=False):
+        second = gr.Dropdown(
+            [("None", ""), *_named(groups), ("A painting of your own", OWN)],
+            value="",
+            label="Second style",
+        )
+        second_painting = _painting("Your second painting", "second-painting", visible=False)
+        share = gr.Slider(
+            0, 1, value=0.5, step=0.05, label="Its share", info="0 is only the first, 1 the second"
+        )
+    return style, painting, second, second_painting, share
+
+
+def _options_section() -> tuple:
+    with gr.Row(equal_height=True, elem_id="options"):
+        with gr.Column(min_width=260):
+            strength = gr.Slider(
+                0, 1, value=1.0, step=0.05, label="Strength", info="0 is the photo as it is"
+            )
+            keep_color = gr.Checkbox(label="Keep the photo's colors")
+        with gr.Column(min_width=260):
+            size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
+    return strength, keep_color, size
+
+
+def _painting(label: str, name: str, visible: bool) -> PictureFile:
+    return PictureFile(
+        label=label,
+        type="filepath",
+        sources=["upload", "clipboard"],
+        buttons=[],
+        height=220,
+        elem_id=name,
+        visible=visible,
+    )
+
+
+def _named(groups: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
+    for title, variants in groups.items():
+        for number, (name, _) in enumerate(variants, 1):
+            yield (title if number == 1 else f"{title}, variant {number}", name)
+
+
+def _buttons_section() -> _Buttons:
+    with gr.Row():
+        paint = gr.Button("Paint it", variant="primary", size="lg", scale=3)
+        paint_all = gr.Button(
+            "Paint them all", variant="primary", size="lg", scale=3, visible=False
+        )
+        stop = gr.Button("Stop", size="lg", scale=1, min_width=90, elem_id="stop")
+    return _Buttons(paint, paint_all, stop)
+
+
+def _one_section() -> _One:
+    with gr.Column(visible=True) as panel:
+        comparison = gr.ImageSlider(
+            label="Before and after",
+            interactive=False,
+            buttons=["fullscreen"],
+            max_height=720,
+            elem_id="comparison",
+        )
+        with gr.Column(visible=False) as after, gr.Row():
+            png = gr.DownloadButton("Download PNG", interactive=False, size="md", min_width=120)
+            jpg = gr.DownloadButton("Download JPEG", interactive=False, size="md", min_width=120)
+            again = gr.Button("Use as photo", size="md", min_width=120)
+        every = gr.Button("This photo in every style", size="md")
+        strip = gr.Gallery(
+            label="Every style: click one to paint in it",
+            visible=False,
+            columns=4,
+            object_fit="cover",
+            allow_preview=False,
+            interactive=False,
+            buttons=[],
+            elem_id="strip",
+        )
+        with gr.Accordion("Numbers", open=False) as numbers:
+            opinion = gr.Label(label="What a judge of styles takes it for", visible=False)
+            table = gr.HTML("<p>Paint a photo first.</p>", elem_id="numbers")
+        facts, measuring = gr.State(None), gr.State(False)
+    return _One(
+        panel, comparison, after, png, jpg, again, every, strip, numbers, opinion, table, facts,
+        measuring,
+    )  # fmt: skip
+
+
+def _many_section() -> _Many:
+    with gr.Column(visible=False) as panel:
+        format = gr.Radio([("PNG", "png"), ("JPEG", "jpg")], value="jpg", label="Save them as")
+        archive = gr.DownloadButton("Download all as ZIP", interactive=False)
+        report = gr.HTML(elem_id="report", min_height=80)
+    return _Many(panel, format, archive, report)
+
+
+def _wire_inputs(
+    actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
+) -> None:
+    """What is seen of the page: it follows the photo, the tab and the chosen styles."""
+    # What the last photo looks like in every style is put away.
+    given.photo.change(lambda: gr.Gallery(visible=False), None, one.strip, **_QUICK)
+    # Through the queue: what is wrong with a photo is shown only then.
+    given.photo.change(
+        actions.look,
+        given.photo,
+        [given.photo, given.brush],
+        concurrency_limit=4,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    given.examples.select(actions.example, None, given.photo, **_QUICK)
+    for tab, single in ((given.one, True), (given.many, False)):
+        tab.select(
+            lambda single=single: (
+                gr.Column(visible=single),
+                gr.Column(visible=not single),
+                gr.Button(visible=single),
+                gr.Button(visible=not single),
+            ),
+            outputs=[one.panel, many.panel, buttons.paint, buttons.paint_all],
+            **_QUICK,
+        )
+    for chosen, upload in (
+        (choices.style, choices.painting),
+        (choices.second, choices.second_painting),
+    ):
+        chosen.change(lambda style: gr.Image(visible=style == OWN), chosen, upload, **_QUICK)
+    one.again.click(
+        lambda facts: facts["result"] if facts else gr.skip(), one.facts, given.photo, **_QUICK
+    )
+
+
+def _wire_painting(
+    actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
+) -> None:
+    """What the buttons paint, the numbers about it, and how it is stopped."""
+    for starts in (
+        buttons.paint.click,
+        buttons.paint_all.click,
+        one.every.click,
+        one.strip.select,
+    ):
+        # Before the listener that paints: a page runs them one after the other.
+        starts(None, js=_BUSY)
+    inputs = [given.photo, given.brush, *choices]
+    outputs = [one.comparison, one.after, one.facts, one.png, one.jpg]
+    painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison, **_SLOW}
+    click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
+    strip = one.every.click(
+        actions.strip,
+        [given.photo, choices.strength, choices.keep_color],
+        one.strip,
+        concurrency_id=_ONE,
+        **_SLOW,
+    )
+    # A style clicked in the strip is chosen and painted.
+    pick = one.strip.select(actions.pick, None, choices.style, **_QUICK)
+    again = pick.then(actions.repaint, inputs, outputs, **painting)
+    batch = buttons.paint_all.click(
+        actions.batch,
+        [given.photos, many.format, *choices],
+        [many.archive, many.report],
+        concurrency_id=_BATCH,
+        show_progress_on=many.report,
+        **_SLOW,
+    )
+    _wire_numbers(actions, one, (click, again))
+
+    running = [click, strip, again, batch]
+    for event in running:
+        event.then(None, js=_IDLE)
+    buttons.stop.click(actions.stop, **_QUICK)
+    buttons.stop.click(None, js=_IDLE, cancels=running)
+
+
+def _wire_numbers(actions: Actions, one: _One, paintings: Iterable[Dependency]) -> None:
+    """The numbers are measured while their panel is open, and never before the picture is shown."""
+    measured = {
+        "fn": actions.measure,
+        "inputs": [one.facts, one.measuring],
+        "outputs": [one.opinion, one.table],
+        "concurrency_id": "numbers",
+        "show_progress": "minimal",
+        "api_visibility": "private",
+    }
+    one.numbers.expand(lambda: True, None, one.measuring, **_QUICK).then(**measured)
+    one.numbers.collapse(lambda: False, None, one.measuring, **_QUICK)
+    for painting in paintings:
+        painting.success(**measured)
+
+
+def _endpoints(actions: Actions) -> None:
+    """What gradio_client can call. Their inputs are not on the page, whose defaults differ."""
+    with gr.Row(visible=False):
+        inputs = [
+            PictureFile(label="photo", type="filepath"),
+            gr.Textbox(label="style"),
+            gr.Number(1.0, label="strength"),
+            PictureFile(label="painting", type="filepath"),
+            gr.Number(None, label="max_size", precision=0),
+            gr.Textbox("", label="second_style"),
+            gr.Number(0.5, label="share"),
+            gr.Textbox("", label="keep_color"),
+            PictureFile(label="mask", type="filepath"),
+            gr.Textbox("png", label="format"),
+        ]
+        gr.Button().click(
+            actions.stylize,
+            inputs,
+            gr.File(label="picture"),
+            concurrency_id=_ONE,
+            api_name="stylize",
+        )
+    gr.api(actions.styles, api_name="styles", queue=False)

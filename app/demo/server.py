@@ -1,0 +1,108 @@
+"""Serving the page: its look, its limits, and what it must not ask of other hosts."""
+
+import threading
+import time
+
+import gradio as gr
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.demo.components import ASSETS
+from app.demo.page import CLEAN_EVERY, KEEP_FILES
+from app.demo.studio import Studio
+
+# A phone's raw-quality HEIC or a 50 megapixel JPEG passes.
+LARGEST_UPLOAD = "50mb"
+
+# Bytes. Beside uploads the largest that a page sends is a drawn mask.
+LARGEST_REQUEST = 4 * 2**20
+
+_THEME = gr.themes.Soft(
+    primary_hue="teal",
+    neutral_hue="stone",
+    # The theme's own fonts would be asked of the server, others of a font host.
+    font=["system-ui", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif"],
+    font_mono=["Consolas", "Menlo", "monospace"],
+).set(
+    background_fill_primary="*neutral_50",
+    checkbox_border_color="*neutral_400",
+    # One shade darker than the theme's, for the contrast of the white text on them.
+    button_primary_background_fill="*primary_700",
+    button_primary_background_fill_hover="*primary_800",
+    checkbox_label_background_fill_selected="*primary_700",
+    body_text_color_subdued="*neutral_600",
+    block_info_text_color="*neutral_600",
+    block_label_background_fill="*background_fill_secondary",
+    block_label_text_color="*neutral_700",
+    block_title_background_fill="none",
+    block_title_background_fill_dark="none",
+    block_title_padding="0",
+    block_title_text_color="*neutral_700",
+    block_title_text_weight="600",
+)
+
+
+class SmallRequests:
+    """Refuses requests of more than `most` bytes, as they come in; uploads have their own limit."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self.app, self.most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].endswith("/upload"):
+            await self.app(scope, receive, send)
+            return
+        length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
+        if not length.isdigit() or int(length) > self.most:
+            refusal = PlainTextResponse("This request is too large.", status_code=413)
+            await refusal(scope, receive, send)
+            return
+        left = self.most
+
+        async def receive_some() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            # A body of unannounced length, which Starlette then takes for a broken connection.
+            return message if left >= 0 else {"type": "http.disconnect"}
+
+        await self.app(scope, receive_some, send)
+
+
+def serve(
+    page: gr.Blocks, host: str = "127.0.0.1", port: int = 7860, share: bool = False
+) -> tuple[str, str | None]:
+    """Start serving the page; returns its address, and the public one where `share` made it.
+
+    It goes on in a thread until `page.close()`. Raises OSError where the port can't be had.
+    """
+    _, address, public = page.launch(
+        server_name=host,
+        server_port=port,
+        share=share,
+        prevent_thread_lock=True,
+        quiet=True,
+        # Gradio would ask itself for the page, and give up where that takes more than 3 seconds.
+        _frontend=False,
+        inbrowser=False,
+        max_file_size=LARGEST_UPLOAD,
+        footer_links=[],
+        run_history=False,
+        enable_monitoring=False,
+        ssr_mode=False,
+        pwa=False,
+        theme=_THEME,
+        css_paths=[ASSETS / "page.css"],
+        js=(ASSETS / "page.js").read_text(),
+        app_kwargs={"middleware": [Middleware(SmallRequests, most=LARGEST_REQUEST)]},
+    )
+    threading.Thread(target=_keep_clean, args=(page, page.studio), daemon=True).start()
+    return address, public
+
+
+def _keep_clean(page: gr.Blocks, studio: Studio) -> None:
+    """What Gradio's own cleaning leaves: files that were never sent, and folders."""
+    while page.is_running:
+        time.sleep(CLEAN_EVERY)
+        studio.remove_old(KEEP_FILES)

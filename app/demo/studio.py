@@ -1,0 +1,252 @@
+"""What the page and its endpoints have painted: wishes in, files out. Knows nothing of Gradio."""
+
+import base64
+import binascii
+import io
+import itertools
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from app import images
+from app.images import ImageError, Picture
+from app.painter import Painter
+from models import StyleCode
+
+# How the built-in styles are written on the page; any other name is shown as it is.
+TITLES = {"cezanne": "Cézanne", "monet": "Monet", "ukiyoe": "Ukiyo-e", "vangogh": "Van Gogh"}
+
+# Stands for an upload among the styles. No checkpoint can have a style of that name: its names
+# hold no slash.
+OWN = "/painting"
+
+# Pixels. What the page shows of a result; the file to download has them all.
+_SHOWN_SIDE = 1600
+
+# Characters and pixels of a drawn mask, as the page sends it: it draws at most 768 px a side.
+_LONGEST_MASK, _MASK_PIXELS = 2_000_000, 2_000_000
+_MASK_PREFIX = "data:image/png;base64,"
+
+
+class RefusedError(ValueError):
+    """What a visitor asked for cannot be done; its text is one sentence for the visitor."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a photo is to be painted.
+
+    style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
+    painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
+    strength: 0..1. max_size: pixels on the longest side, None for the photo's own. mask: a
+    picture whose white part is painted, None for everywhere.
+    """
+
+    style: str
+    painting: str | None = None
+    second: str = ""
+    second_painting: str | None = None
+    share: float = 0.5
+    strength: float = 1.0
+    keep_color: str | None = None
+    max_size: int | None = None
+    mask: np.ndarray | None = None
+
+    @property
+    def blended(self) -> bool:
+        """Whether both styles have a part in it."""
+        return bool(self.second) and self.share > 0
+
+    @property
+    def label(self) -> str:
+        """The styles' names for a file's name: "monet-2", "monet-vangogh"."""
+        parts = [_label(self.style, self.painting)]
+        if self.blended:
+            parts.append(_label(self.second, self.second_painting))
+        return "-".join(parts)
+
+
+def _label(style: str, painting: str | None) -> str:
+    return Path(painting or "painting").stem if style == OWN else style
+
+
+@dataclass(frozen=True)
+class Painted:
+    """A result, the photo at its size, and the seconds that the painting alone took."""
+
+    before: Picture
+    after: Picture
+    seconds: float
+
+
+class Studio:
+    """Paints what visitors wish, with one painter and into one folder.
+
+    folder: where results go, each into a folder of its own that nobody can guess. max_pixels:
+    pictures of more than these (width x height) are refused before they are decoded.
+    """
+
+    def __init__(
+        self, painter: Painter, folder: str | Path, max_pixels: int = images.MAX_PIXELS
+    ) -> None:
+        self.painter = painter
+        self.folder = Path(folder)
+        self.max_pixels = max_pixels
+        self.names = tuple(painter.style_names)
+        # The names of all codes of each built-in style: "monet", "monet:2", ...
+        self.variants = {
+            name: [name, *(f"{name}:{number}" for number in range(2, codes + 1))]
+            for name, codes in painter.codes.items()
+        }
+
+    @property
+    def every_style(self) -> list[str]:
+        """The names of all codes of all built-in styles."""
+        return list(itertools.chain.from_iterable(self.variants.values()))
+
+    def read(
+        self, file: str | Path | None, what: str = "a photo", max_size: int | None = None
+    ) -> Picture:
+        """A visitor's picture, without what its EXIF data says of people, places and days.
+
+        max_size: as in images.load. Raises RefusedError where there is none, ImageError for one
+        that cannot be read.
+        """
+        self.check_there(file, what)
+        return images.strip(images.load(file, self.max_pixels, max_size=max_size))
+
+    def check_there(self, file: str | Path | None, what: str) -> None:
+        """Raises RefusedError where a visitor's file is not there, or no longer."""
+        if file is None:
+            raise RefusedError(f"Choose {what} first.")
+        if not Path(file).is_file():
+            # It was removed after its hour, while the page stayed open.
+            raise RefusedError(f"Upload {what} again, please.")
+
+    def code(self, wish: Wish) -> StyleCode:
+        """The wish's style, blended where it has two."""
+        first = self._code(wish.style, wish.painting)
+        if not wish.blended:
+            return first
+        if not 0 <= wish.share <= 1:
+            raise RefusedError("The share of the second style is a number from 0 to 1.")
+        second = self._code(wish.second, wish.second_painting)
+        return self.painter.blend([(first, 1 - wish.share), (second, wish.share)])
+
+    def _code(self, style: str, painting: str | None) -> StyleCode:
+        if style == OWN:
+            self.check_there(painting, "a painting")
+            return self.painter.style(Path(painting), max_pixels=self.max_pixels)
+        # The painter would take a name that it does not know for a file on this machine.
+        if style not in self.every_style:
+            names = ", ".join(self.names)
+            raise RefusedError(f"There is no style {style!r}; there are {names}.")
+        return self.painter.style(style)
+
+    def paint(
+        self, photo: Picture, wish: Wish, progress: Callable[[float], None] | None = None
+    ) -> Painted:
+        """The photo painted. What `progress` raises stops it."""
+        if wish.max_size is not None:
+            photo = images.resize(photo, wish.max_size)
+        code = self.code(wish)
+        started = time.perf_counter()
+        after = self.painter.paint(
+            photo,
+            code,
+            strength=wish.strength,
+            keep_color=wish.keep_color,
+            mask=wish.mask,
+            progress=progress,
+        )
+        return Painted(photo, after, time.perf_counter() - started)
+
+    @contextmanager
+    def new_folder(self) -> Iterator[Path]:
+        """A folder for one answer's files; removed again where the answer fails or is stopped."""
+        # The files of one visitor are not another's to read.
+        folder = self.folder / f"result-{secrets.token_hex(16)}"
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def remove_old(self, older_than: float) -> None:
+        """Remove the results of more than `older_than` seconds ago, and what uploads left empty."""
+        for path in self.folder.iterdir():
+            with suppress(OSError):  # not empty, not a folder, or gone already
+                if time.time() - path.stat().st_mtime <= older_than:
+                    continue
+                if path.name.startswith("result-"):
+                    shutil.rmtree(path)
+                else:
+                    path.rmdir()
+
+
+def result_name(photo: str, wish: Wish, format: str) -> str:
+    """What a result is called: the photo's name, a dash, the style's, without odd characters."""
+    stem = f"{Path(photo).stem[:60]}-{wish.label[:60]}"
+    return re.sub(r"[^\w.()+ -]+", "-", stem).strip(" .-") + f".{format}"
+
+
+def save_shown(picture: Picture, path: Path) -> Path:
+    """Write what the page shows of a picture: small, and quick to write; returns its path."""
+    picture = images.resize(picture, _SHOWN_SIDE)
+    format = "jpg" if picture.alpha is None else "png"
+    path = path.with_suffix(f".{format}")
+    images.save(picture, path, format)
+    return path
+
+
+def drawn_mask(text: str | None) -> np.ndarray | None:
+    """The mask (H,W) uint8 that the page's brush sent; None for none, or for an empty one.
+
+    Raises RefusedError for anything else than a PNG's data URL.
+    """
+    if not text:
+        return None
+    if len(text) > _LONGEST_MASK or not text.startswith(_MASK_PREFIX):
+        raise RefusedError("The drawn part could not be read; clear it and draw again.")
+    try:
+        file = io.BytesIO(base64.b64decode(text[len(_MASK_PREFIX) :], validate=True))
+        mask = images.load(file, max_pixels=_MASK_PIXELS)
+    except (binascii.Error, ImageError) as error:
+        raise RefusedError("The drawn part could not be read; clear it and draw again.") from error
+    drawn = images.gray(mask)
+    return drawn if drawn.any() else None
+
+
+def data_url(picture: Picture, side: int) -> str:
+    """A JPEG of a picture, at most `side` pixels, as a data URL for the page."""
+    small = images.flatten(images.resize(picture, side))
+    file = io.BytesIO()
+    Image.fromarray(small.rgb).save(file, "JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def sentence(error: BaseException) -> str | None:
+    """One friendly sentence about what went wrong; None for what nobody foresaw."""
+    if isinstance(error, RefusedError):
+        return str(error)
+    if isinstance(error, ImageError):
+        # The file's path on this machine is nothing to a visitor.
+        return f"{Path(error.name).name} {error.reason}."
+    if isinstance(error, ValueError):
+        text = images.one_line(str(error))
+        return f"{text[:1].upper()}{text[1:]}."
+    # torch says it in three ways: its own CUDA error, and RuntimeErrors of two CPU allocators.
+    no_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and "allocate" in str(error)
+    )
+    return "There is not enough memory for that size; choose a smaller one." if no_memory else None

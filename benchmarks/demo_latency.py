@@ -1,0 +1,279 @@
+"""Seconds from click to picture in the web demo, and twenty requests at once.
+
+Serves the demo in this process, drives it with the system's headless Chromium, and compares the
+time from the click to the picture shown with the time that the same painting took alone:
+
+    python -m benchmarks.demo_latency --out demo_latency.json
+
+Each round takes photos and paintings that were never seen before, so that nothing is remembered
+but what the row says. Linux only: memory is read from /proc.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import skimage.data
+import torch
+from PIL import Image
+from tqdm import tqdm
+
+from app import images
+from app.__main__ import REMEMBERED_CONTENT
+from app.painter import Painter
+from app.stylize import DEFAULT_CHECKPOINT
+
+SIDE = 512  # pixels of the photos and of the results
+AT_ONCE = 20
+MOST_OVERHEAD = 1.15  # click to picture, in times the painting alone
+MOST_GROWTH = 200  # MB left after the twenty requests
+
+# Clicks, and resolves to the milliseconds until another result is decoded and can be drawn.
+_CLICK = """async () => {
+  const shown = () => document.querySelectorAll("#comparison img")[1];
+  const before = shown()?.src;
+  const started = performance.now();
+  [...document.querySelectorAll("button")].find(b => b.textContent.trim() === "Paint it").click();
+  while (!shown() || shown().src === before) await new Promise(requestAnimationFrame);
+  await shown().decode();
+  return performance.now() - started;
+}"""
+
+
+class Stopwatch:
+    """Seconds of each painting and each encoding of a painting, by a painter."""
+
+    def __init__(self, painter: Painter) -> None:
+        self.seconds = 0.0
+        for name in ("paint", "encode"):
+            setattr(painter, name, self._timed(getattr(painter, name)))
+
+    def _timed(self, function: Callable) -> Callable:
+        def timed(*arguments, **options):
+            started = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.seconds += time.perf_counter() - started
+
+        return timed
+
+    def take(self) -> float:
+        """The seconds since the last call."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the numbers there as JSON")
+    arguments = parser.parse_args()
+    if shutil.which("chromium") is None:
+        print("this benchmark needs chromium on the path", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="repaint-latency-") as folder:
+        os.environ["GRADIO_TEMP_DIR"] = folder
+        # Gradio reads the variable when it is imported.
+        from app import demo
+
+        painter = Painter(arguments.checkpoint, "cpu", remembered_content=REMEMBERED_CONTENT)
+        stopwatch = Stopwatch(painter)
+        page = demo.build(painter)
+        address, _ = demo.serve(page, port=_free_port())
+        pictures = Pictures(Path(folder))
+        clicks = measure_clicks(address, pictures, stopwatch, arguments.rounds)
+        crowd = measure_crowd(address, pictures)
+        page.close(verbose=False)
+    report = {
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "checkpoint": arguments.checkpoint.name,
+        "side": SIDE,
+        "rounds": arguments.rounds,
+        "clicks": clicks,
+        "at_once": crowd,
+    }
+    print(table(report))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+class Pictures:
+    """Photos and paintings that were never seen before, made of two of scikit-image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.made = folder, 0
+
+    def new(self, source: np.ndarray) -> Path:
+        self.made += 1
+        shifted = np.roll(source[:SIDE, :SIDE], self.made, axis=1)
+        path = self.folder / f"picture-{self.made}.png"
+        picture = Image.fromarray(shifted).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        picture.save(path)
+        return path
+
+    def photo(self) -> Path:
+        return self.new(skimage.data.astronaut())
+
+    def painting(self) -> Path:
+        return self.new(skimage.data.coffee()[:400, :400])
+
+
+def measure_clicks(
+    address: str, pictures: Pictures, stopwatch: Stopwatch, rounds: int
+) -> dict[str, dict[str, float]]:
+    """Median seconds a kind of click: until the picture, of the painting alone, and their ratio."""
+    from playwright.sync_api import sync_playwright
+
+    seconds: dict[str, list[tuple[float, float]]] = {}
+    with sync_playwright() as driver:
+        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(120_000)
+        page.goto(address)
+        page.get_by_role("radio", name=f"{SIDE} px").check(force=True)
+
+        def upload(where: str, file: Path) -> None:
+            if page.locator(f"{where} img").count():
+                page.locator(f"{where} .icon-button-wrapper button").first.click()
+            page.locator(f"{where} input[type=file]").set_input_files(file)
+            page.locator(f"{where} img").wait_for()
+            page.wait_for_timeout(1000)  # what the upload itself sets off is over then
+
+        def click(kind: str | None) -> None:
+            stopwatch.take()
+            until_picture = page.evaluate(_CLICK) / 1000
+            if kind is not None:
+                seconds.setdefault(kind, []).append((until_picture, stopwatch.take()))
+            page.wait_for_timeout(1000)  # nor do the files to download belong to the next click
+
+        def choose(number: int) -> None:
+            page.locator("#styles .row input").nth(number).check(force=True)
+
+        for turn in tqdm(range(rounds + 1), desc="clicks"):
+            first = turn == 0  # the first round warms up
+            upload("#photo", pictures.photo())
+            choose(0)
+            click(None if first else "first style on a photo")
+            choose(4)
+            click(None if first else "second style on it")
+            upload("#photo", pictures.photo())
+            page.locator("#styles .own input").check(force=True)
+            page.locator("#painting input[type=file], #painting img").first.wait_for(
+                state="attached"
+            )
+            upload("#painting", pictures.painting())
+            click(None if first else "first photo in an own painting's style")
+            upload("#photo", pictures.photo())
+            click(None if first else "second photo in it")
+        browser.close()
+    return {
+        kind: {
+            "click_to_picture": statistics.median(click for click, _ in pairs),
+            "painting": statistics.median(painting for _, painting in pairs),
+            "ratio": statistics.median(click / painting for click, painting in pairs),
+        }
+        for kind, pairs in seconds.items()
+    }
+
+
+def measure_crowd(address: str, pictures: Pictures) -> dict[str, float]:
+    """Twenty photos sent at once: how many came back, seconds until the last, and memory in MB."""
+    from gradio_client import Client, handle_file
+
+    client = Client(
+        address,
+        verbose=False,
+        analytics_enabled=False,
+        download_files=tempfile.mkdtemp(dir=pictures.folder),
+    )
+    style = client.predict(api_name="/styles")[0]
+
+    def ask():
+        return client.submit(handle_file(pictures.photo()), style, api_name="/stylize")
+
+    ask().result()
+    gc.collect()
+    before, started, most = _memory(), time.perf_counter(), 0.0
+    jobs = [ask() for _ in range(AT_ONCE)]
+    while not all(job.done() for job in jobs):
+        most = max(most, _memory())
+        time.sleep(0.05)
+    seconds = time.perf_counter() - started
+    answered = sum(_is_picture(job) for job in jobs)
+    time.sleep(3)
+    gc.collect()
+    after = _memory()
+    return {
+        "asked": AT_ONCE,
+        "answered": answered,
+        "seconds": seconds,
+        "memory_before": before,
+        "memory_most": most,
+        "memory_after": after,
+    }
+
+
+def _is_picture(job) -> bool:
+    try:
+        return images.load(job.result()).width == SIDE
+    except Exception as error:
+        print(f"a request failed: {error}", file=sys.stderr)
+        return False
+
+
+def _memory() -> float:
+    """MB that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def table(report: dict) -> str:
+    """The report as text."""
+    side, crowd = report["side"], report["at_once"]
+    lines = [
+        f"The web demo, photos and results of {side} px, medians of {report['rounds']} rounds; "
+        f"{report['checkpoint']} on {report['machine']}, torch {report['torch']}",
+        "",
+        f"{'seconds':40} click to picture  painting alone  ratio",
+    ]
+    for kind, row in report["clicks"].items():
+        lines.append(
+            f"{kind:40} {row['click_to_picture']:16.3f}  {row['painting']:14.3f}"
+            f"  {row['ratio']:5.2f}"
+        )
+    growth = crowd["memory_after"] - crowd["memory_before"]
+    lines += [
+        "",
+        f"{crowd['asked']} requests at once: {crowd['answered']} answered in "
+        f"{crowd['seconds']:.1f} s; memory {crowd['memory_before']:.0f} MB before, "
+        f"{crowd['memory_most']:.0f} at most, {crowd['memory_after']:.0f} after ({growth:+.0f})",
+        f"Wanted: a ratio of at most {MOST_OVERHEAD}, all answered, at most +{MOST_GROWTH} MB.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
