@@ -112,5 +112,5 @@ def test_a_judge_of_real_paintings_recognizes_the_styles(artworks):
             picture = checkpoint.network.repaint(photos.tensor(i), several[0])
             hits.append(CLASSES[int(judge(backbone(picture)).argmax())] == style)
     # Photos as they are would be called a painting about one time in fifty, and one style of four
-    # recognized always makes a quarter: more than one has to be recognized at times.
-    assert np.mean(hits) > 0.25
+    # recognized always makes a quarter: most of the styles have to be recognized most of the time.
+    assert np.mean(hits) > 0.5
