@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -175,38 +176,40 @@ def test_a_signal_saves_before_it_stops_and_the_run_goes_on(
     assert models.load_checkpoint(out).record["steps"] == 3
 
 
-@pytest.fixture
-def full_disk():
-    """A function after which no file grows beyond some bytes, as if the disk were full."""
+@contextmanager
+def full_disk(most: int = 1000):
+    """In here no file grows beyond some bytes, as if the disk were full.
+
+    Not a fixture: those end after pytest has written the test's result, to a file maybe.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    def fill(most: int = 1000) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
 
-    yield fill
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path, full_disk):
+def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path):
     out = tmp_path / trained.name
     shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     run = train.Run(train.parse_arguments(arguments(folders, out, "--steps", "1")))
-    full_disk()
     for save, file in (
         (run.save_state, "a.state.pt"),
         (lambda: run._save_checkpoint({}, {}), "a.safetensors"),
     ):
-        with pytest.raises(train.TrainingError, match=f"{file}.*could not be saved.*untouched"):
+        message = f"{file}.*could not be saved.*untouched"
+        with full_disk(), pytest.raises(train.TrainingError, match=message):
             save()
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_a_disk_that_is_full_on_the_way_does_not_end_the_run(folders, tmp_path, full_disk, capsys):
+def test_a_disk_that_is_full_on_the_way_does_not_end_the_run(folders, tmp_path, capsys):
     out = tmp_path / "a.safetensors"
-    full_disk()
     command = arguments(folders, out, "--steps", "2", "--checkpoint-minutes", "0.0001")
-    assert train.main(command) == 1
+    with full_disk():
+        assert train.main(command) == 1
     lines = capsys.readouterr().err.splitlines()
     assert sum("training goes on" in line for line in lines) == 2
     assert "error: " in lines[-1] and "a.state.pt" in lines[-1]
