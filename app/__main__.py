@@ -8,9 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from app import images
+from app import images, shipped
 from app.painter import Painter
-from app.stylize import DEFAULT_CHECKPOINT
 
 # What the next start need not paint again; `make clean` removes it.
 CACHE = Path(__file__).resolve().parents[1] / ".gradio"
@@ -26,7 +25,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in")
     parser.add_argument("--port", type=_port, default=7860)
     parser.add_argument("--share", action="store_true", help="a public link through gradio's relay")
-    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT, metavar="FILE")
+    parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT, metavar="FILE")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     parser.add_argument(
         "--max-pixels",

@@ -23,7 +23,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import models
-from app import images
+from app import images, shipped
 from app.classes import class_folders, split_folder
 from app.dataset import FolderError, PictureFolder
 from app.painter import available_device
@@ -32,7 +32,6 @@ from models.classifier import Verdict
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import LPIPS, edge_correlation, frechet_distance, sharpness
 
-CLASSIFIER = Path(__file__).resolve().parents[1] / "checkpoints" / "style_classifier.safetensors"
 PHOTO_SIDE = 256  # pixels; the artworks' own scale
 JUDGED_AT_ONCE = 16  # pictures
 SHEET_PHOTOS, SHEET_SIDE = 6, 128
@@ -365,7 +364,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--artworks", required=True, help="folder with test/CLASS/")
     add("--checkpoint", required=True, nargs="+", action="extend", metavar="FILE")
     add("--out", required=True, type=Path, help="folder for the report")
-    add("--classifier", type=Path, default=CLASSIFIER, help="file of app.train_classifier")
+    add("--classifier", type=Path, default=shipped.CLASSIFIER, help="file of app.train_classifier")
     add("--second-judge", type=Path, help="file of a linear judge, for a column beside")
     add("--limit", type=int, help="photos at most, drawn by --seed (all)")
     add("--overwrite", action="store_true", help="write over a report that exists")

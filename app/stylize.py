@@ -19,12 +19,10 @@ import numpy as np
 from tqdm import tqdm
 
 import models
-from app import batch, color, images
+from app import batch, color, images, shipped
 from app.batch import Job, Outcome
 from app.brush import WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
-
-DEFAULT_CHECKPOINT = Path(__file__).resolve().parents[1] / "checkpoints" / "artworks.safetensors"
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
 BROKEN_PIPE = 141
@@ -456,7 +454,7 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         type=Path,
-        default=DEFAULT_CHECKPOINT,
+        default=shipped.CHECKPOINT,
         metavar="FILE",
         help="the trained network; default: the one that comes with Repaint",
     )

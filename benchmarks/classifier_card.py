@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import models
-from app import augment
+from app import augment, shipped
 from app.classes import class_folders, split_folder
 from app.codes import spread
 from app.dataset import PictureFolder
@@ -181,7 +181,7 @@ def _condition(value: float | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--classifier", type=Path, default=ROOT / "checkpoints" / "style_classifier.safetensors")
+    add("--classifier", type=Path, default=shipped.CLASSIFIER)
     add("--artworks", type=Path, default=ROOT.parent / "shared" / "artworks")
     add("--limit", type=int, default=70, help="changed pictures a class")
     add("--seed", type=int, default=0)

@@ -31,7 +31,7 @@ from tqdm import tqdm
 from app import images
 from app.__main__ import REMEMBERED_CONTENT
 from app.painter import Painter
-from app.stylize import DEFAULT_CHECKPOINT
+from app.shipped import CHECKPOINT
 
 SIDE = 512  # pixels of the photos and of the results
 AT_ONCE = 20
@@ -76,7 +76,7 @@ class Stopwatch:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the numbers there as JSON")
     arguments = parser.parse_args()

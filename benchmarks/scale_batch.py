@@ -35,7 +35,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from app import batch, images, stylize, video
+from app import batch, images, shipped, stylize, video
 from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
@@ -403,7 +403,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--checkpoint", type=Path, default=stylize.DEFAULT_CHECKPOINT)
+    parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT)
     parser.add_argument("--style", default="monet", help="a built-in style")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--many", type=int, default=1000, help="pictures")

@@ -1,6 +1,6 @@
 """The networks built from wct: repainter, discriminators, perceptual network, losses, judges."""
 
-from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.classifier import StyleClassifier, load_classifier, save_classifier
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
@@ -8,6 +8,7 @@ from models.learned_code import LearnedCode
 from models.network import Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.style_code import StyleCode
+from models.weights_file import CheckpointError
 
 __all__ = [
     "Checkpoint",

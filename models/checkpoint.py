@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from models.network import Repainter, RepainterConfig
 from models.style_code import StyleCode
+from models.weights_file import CheckpointError, read_weights, write_weights
 
 KIND = "repaint-repainter"
 VERSION = 1
 _CODE = "style/{name}/{index}/{part}"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that can't be read; the message names the file and the reason."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +53,6 @@ def save_checkpoint(
         for index, code in enumerate(codes):
             for part, tensor in enumerate(code.tensors):
                 tensors[_CODE.format(name=name, index=index, part=part)] = tensor
-    halves = {k: v.detach().cpu().half().contiguous() for k, v in tensors.items()}
-    broken = [k for k, v in halves.items() if not bool(torch.isfinite(v).all())]
-    if broken:
-        raise CheckpointError(f"{path}: not saved, {broken[0]} is not finite")
     header = {
         "kind": KIND,
         "version": VERSION,
@@ -72,39 +60,7 @@ def save_checkpoint(
         "styles": {name: len(codes) for name, codes in styles.items()},
         "record": dict(record),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(halves, temporary, metadata={"repaint": json.dumps(header)})
-        # mkstemp makes a private file; a checkpoint gets the permissions of any other file.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    if not path.is_file():
-        raise CheckpointError(f"{path}: there is no such checkpoint")
-    with open(path, "rb") as file:
-        start = file.read(2)
-    if start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-        raise CheckpointError(f"{path}: this is a pickle, which could run code; it was not opened")
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from None
-    try:
-        header = json.loads(metadata["repaint"])
-    except (KeyError, ValueError):
-        raise CheckpointError(f"{path}: a safetensors file, but not one of Repaint's") from None
-    return header, tensors
+    write_weights(path, tensors, header)
 
 
 def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Checkpoint:
@@ -115,12 +71,7 @@ def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Che
             checkpoint, a newer version, a missing key or a wrong shape.
     """
     path = Path(path)
-    header, tensors = _read(path)
-    if header.get("kind") != KIND:
-        raise CheckpointError(f"{path}: holds a {header.get('kind')!r}, not a {KIND!r}")
-    version = header.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise CheckpointError(f"{path}: version {version}; this Repaint reads up to {VERSION}")
+    header, tensors = read_weights(path, KIND, VERSION)
     try:
         known = {field.name for field in fields(RepainterConfig)}
         given = dict(header["config"])

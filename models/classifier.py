@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save
 from torch import Tensor, nn
 
 import wct
 from models.backbones import BACKBONES
-from models.checkpoint import CheckpointError, _read
+from models.weights_file import CheckpointError, read_weights, write_weights
 
 KIND = "repaint-style-classifier"
 VERSION = 1
@@ -159,21 +157,13 @@ def save_classifier(
     Raises:
         CheckpointError: weights that are not finite, in fp16 either.
     """
-    path = Path(path)
-    halves = {k: v.detach().cpu().half().contiguous() for k, v in classifier.state_dict().items()}
-    broken = [k for k, v in halves.items() if not bool(torch.isfinite(v).all())]
-    if broken:
-        raise CheckpointError(f"{path}: not saved, {broken[0]} is not finite")
     header = {
         "kind": KIND,
         "version": VERSION,
         "config": classifier.config,
         "record": dict(record),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(save(halves, metadata={"repaint": json.dumps(header)}))
-    part.replace(path)
+    write_weights(Path(path), classifier.state_dict(), header)
 
 
 def load_classifier(
@@ -187,12 +177,7 @@ def load_classifier(
         FileNotFoundError: the backbone's package is not installed.
     """
     path = Path(path)
-    header, tensors = _read(path)
-    if header.get("kind") != KIND:
-        raise CheckpointError(f"{path}: holds a {header.get('kind')!r}, not a {KIND!r}")
-    version = header.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise CheckpointError(f"{path}: version {version}; this Repaint reads up to {VERSION}")
+    header, tensors = read_weights(path, KIND, VERSION)
     try:
         classifier = StyleClassifier(**header["config"], solver="eigh")
         classifier.load_state_dict({k: v.float() for k, v in tensors.items()})

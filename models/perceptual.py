@@ -16,7 +16,6 @@ LAYERS = (
     "relu1_1", "relu1_2", "relu2_1", "relu2_2", "relu3_1", "relu3_2", "relu3_3",
     "relu4_1", "relu4_2", "relu4_3", "relu5_1", "relu5_2", "relu5_3",
 )  # fmt: skip
-CHANNELS = dict(zip(LAYERS, (64, 64, 128, 128, 256, 256, 256, *[512] * 6), strict=True))
 SOURCES = ("hed", "vgg16")
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 import models
 from app import codes, images, stylize
 from app.dataset import PictureFolder
-from app.stylize import DEFAULT_CHECKPOINT
+from app.shipped import CHECKPOINT
 from benchmarks.stylize_quality import CLASSES, edge_correlation
 from models.judge import PooledFeatures
 
@@ -45,10 +45,10 @@ def tensor(path: Path) -> torch.Tensor:
 
 
 def test_the_committed_checkpoint_has_the_four_styles_and_is_small():
-    checkpoint = models.load_checkpoint(DEFAULT_CHECKPOINT)
+    checkpoint = models.load_checkpoint(CHECKPOINT)
     assert tuple(checkpoint.styles) == STYLES
     assert all(len(several) >= 2 for several in checkpoint.styles.values())
-    assert DEFAULT_CHECKPOINT.stat().st_size <= 20e6
+    assert CHECKPOINT.stat().st_size <= 20e6
     assert checkpoint.record["minutes"] >= 1 and checkpoint.record["data"]["monet"] > 0
 
 
@@ -89,7 +89,7 @@ def test_strength_zero_gives_back_the_photo_pixel_for_pixel(photos, tmp_path, ca
 
 @pytest.mark.needs_artworks
 def test_two_paintings_of_one_style_give_two_pictures(artworks):
-    network = models.load_checkpoint(DEFAULT_CHECKPOINT).network
+    network = models.load_checkpoint(CHECKPOINT).network
     photo = PictureFolder(artworks / "test" / "photo", count=1).tensor(0)
     paintings = PictureFolder(artworks / "test" / "vangogh", count=2)
     first, second = (
@@ -104,7 +104,7 @@ def test_a_judge_of_real_paintings_recognizes_the_styles(artworks):
     backbone = PooledFeatures()
     folders = {c: PictureFolder(artworks / "train" / c, count=40) for c in CLASSES}
     judge = codes.fit_judge(folders, backbone, torch.device("cpu"))
-    checkpoint = models.load_checkpoint(DEFAULT_CHECKPOINT)
+    checkpoint = models.load_checkpoint(CHECKPOINT)
     photos = PictureFolder(artworks / "test" / "photo", count=8)
     hits = []
     for style, several in checkpoint.styles.items():

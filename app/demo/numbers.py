@@ -5,16 +5,12 @@ import logging
 import threading
 from pathlib import Path
 
-from app import images
+from app import images, shipped
 from app.demo.studio import TITLES
 from app.images import Picture
 from app.painter import Painter
 from models.classifier import StyleClassifier, load_classifier
 from models.measures import sharpness
-
-DEFAULT_CLASSIFIER = (
-    Path(__file__).resolve().parents[2] / "checkpoints" / "style_classifier.safetensors"
-)
 
 
 class Judge:
@@ -34,7 +30,7 @@ class Judge:
         return {titles.get(name, name): s for name, s in zip(classes, shares, strict=True)}
 
 
-def find_judge(file: Path = DEFAULT_CLASSIFIER) -> Judge | None:
+def find_judge(file: Path = shipped.CLASSIFIER) -> Judge | None:
     """The judge that comes with Repaint; None where it or a package that it needs is absent."""
     try:
         return Judge(load_classifier(file)[0])

@@ -215,9 +215,10 @@ def test_a_picture_with_too_many_pixels_is_refused(
         client.predict(**{"style": "dots", **call}, api_name="/stylize")
 
 
-def test_an_error_nobody_foresaw_says_nothing_of_this_machine() -> None:
-    assert sentence(RuntimeError("/home/me/weights: bad")) is None
-    assert sentence(images.ImageError("/tmp/x/cat.png", "is damaged")) == "cat.png is damaged."
+def test_an_error_nobody_foresaw_says_nothing_of_this_machine(tmp_path: Path) -> None:
+    assert sentence(RuntimeError(f"{tmp_path / 'weights'}: bad")) is None
+    damaged = images.ImageError(str(tmp_path / "cat.png"), "is damaged")
+    assert sentence(damaged) == "cat.png is damaged."
     assert "memory" in sentence(MemoryError())
 
 

@@ -8,9 +8,8 @@ import skimage.data
 from PIL import Image
 
 import models
+from app.shipped import CLASSIFIER
 from benchmarks import classifier_card
-
-COMMITTED = Path(__file__).parents[2] / "checkpoints" / "style_classifier.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def artworks(tmp_path_factory) -> Path:
 
 
 def test_the_card_shows_what_was_measured(artworks):
-    classifier, record = models.load_classifier(COMMITTED)
+    classifier, record = models.load_classifier(CLASSIFIER)
     figures = classifier_card.measure(classifier, artworks, 2, 0)
     assert figures["pictures"] == dict.fromkeys(classifier.classes, 2)
     for row in figures["confusion"].values():
@@ -43,7 +42,7 @@ def test_the_card_shows_what_was_measured(artworks):
 
 
 def test_nothing_done_to_a_picture_keeps_its_class(artworks, monkeypatch):
-    classifier, _ = models.load_classifier(COMMITTED)
+    classifier, _ = models.load_classifier(CLASSIFIER)
     paintings = classifier_card.class_folders(artworks / "test")
     monkeypatch.setattr(classifier_card, "CHANGES", {"nothing": lambda picture: picture})
     assert classifier_card.kept(classifier, paintings, 1) == {"nothing": 1.0}

@@ -1,7 +1,6 @@
 """What the scale benchmark computes from what it measures."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ import skimage.data
 import torch
 from PIL import Image
 
+from app.shipped import CHECKPOINT
 from benchmarks import scale
-
-CHECKPOINT = Path(__file__).resolve().parents[2] / "checkpoints" / "artworks.safetensors"
 
 
 def test_times_on_a_line_are_1_of_it():

@@ -13,9 +13,8 @@ from sklearn.datasets import load_sample_images
 
 import models
 from app.dataset import PictureFolder
+from app.shipped import CLASSIFIER
 from models.classifier import squares
-
-COMMITTED = Path(__file__).parents[2] / "checkpoints" / "style_classifier.safetensors"
 
 
 def tensor(rgb: np.ndarray) -> torch.Tensor:
@@ -155,8 +154,8 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
 
 
 def test_the_committed_classifier_knows_photos_that_it_never_saw():
-    classifier, _ = models.load_classifier(COMMITTED)
-    assert COMMITTED.stat().st_size < 20 * 2**20
+    classifier, _ = models.load_classifier(CLASSIFIER)
+    assert CLASSIFIER.stat().st_size < 20 * 2**20
     photos = [*load_sample_images().images, skimage.data.chelsea(), skimage.data.coffee()]
     photos += [skimage.data.rocket(), skimage.data.astronaut()]
     called = [int(classifier.judge(tensor(photo)).probabilities.argmax()) for photo in photos]
@@ -165,7 +164,7 @@ def test_the_committed_classifier_knows_photos_that_it_never_saw():
 
 @pytest.mark.needs_artworks
 def test_the_committed_classifier_knows_held_out_pictures(artworks):
-    classifier, _ = models.load_classifier(COMMITTED)
+    classifier, _ = models.load_classifier(CLASSIFIER)
     right = []
     for label, name in enumerate(classifier.classes):
         folder = PictureFolder(artworks / "test" / name, count=8)

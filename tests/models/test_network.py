@@ -7,19 +7,7 @@ import models
 import wct
 from models import statistics
 from models.network import Hop, Upsampling
-
-SMALL = {
-    "statistics": models.RepainterConfig(width=8, blocks=2, group_size=8),
-    "mlp": models.RepainterConfig(width=8, blocks=2, group_size=8, coloring="mlp", hidden=16),
-    "gd": models.RepainterConfig(
-        width=8, blocks=2, group_size=8, coloring="mlp", method="gd", hidden=16
-    ),
-}
-
-
-def picture(height: int, width: int, seed: int = 0, batch: int = 1) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(batch, 3, height, width, generator=generator) * 2 - 1
+from tests.models.small import SMALL, picture
 
 
 @pytest.fixture(params=SMALL)

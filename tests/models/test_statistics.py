@@ -9,25 +9,13 @@ from torch import nn
 import models
 import wct
 from models import statistics
-
-CONFIGS = {
-    "statistics": models.RepainterConfig(width=8, blocks=2, group_size=8),
-    "mlp": models.RepainterConfig(width=8, blocks=2, group_size=8, coloring="mlp", hidden=16),
-    "gd": models.RepainterConfig(
-        width=8, blocks=2, group_size=8, coloring="mlp", method="gd", hidden=16
-    ),
-}
+from tests.models.small import SMALL, picture
 
 
-def picture(height: int, width: int, seed: int = 0, batch: int = 1) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(batch, 3, height, width, generator=generator) * 2 - 1
-
-
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=SMALL)
 def network(request) -> models.Repainter:
     torch.manual_seed(0)
-    network = models.Repainter(CONFIGS[request.param]).eval()
+    network = models.Repainter(SMALL[request.param]).eval()
     with torch.no_grad():  # blocks of the statistics network start at zero
         for parameter in network.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))

@@ -1,0 +1,77 @@
+"""The one way to write and to read a file of weights: safetensors, fp16, a JSON header."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+_PICKLE = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that can't be used; the message names the file and the reason."""
+
+
+def write_weights(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Writes tensors in fp16 and the header; whole or not at all.
+
+    Raises:
+        CheckpointError: a tensor that is not finite, in fp16 either.
+    """
+    halves = {k: v.detach().cpu().half().contiguous() for k, v in tensors.items()}
+    broken = [k for k, v in halves.items() if not bool(torch.isfinite(v).all())]
+    if broken:
+        raise CheckpointError(f"{path}: not saved, {broken[0]} is not finite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(halves, temporary, metadata={"repaint": json.dumps(header)})
+        # mkstemp makes a private file; a checkpoint gets the permissions of any other file.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_weights(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors of a file of that kind, up to that version; nothing in it is run.
+
+    Raises:
+        CheckpointError: a missing, truncated or foreign file, a pickle, another kind, a newer
+            version.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such checkpoint")
+    with open(path, "rb") as file:
+        start = file.read(2)
+    if start in _PICKLE:
+        raise CheckpointError(f"{path}: this is a pickle, which could run code; it was not opened")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a whole safetensors file ({error})") from None
+    try:
+        header = json.loads(metadata["repaint"])
+    except (KeyError, ValueError):
+        raise CheckpointError(f"{path}: a safetensors file, but not one of Repaint's") from None
+    if header.get("kind") != kind:
+        raise CheckpointError(f"{path}: holds a {header.get('kind')!r}, not a {kind!r}")
+    found = header.get("version")
+    if not isinstance(found, int) or found > version:
+        raise CheckpointError(f"{path}: version {found}; this Repaint reads up to {version}")
+    return header, tensors
