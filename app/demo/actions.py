@@ -101,7 +101,8 @@ class Actions:
     def look(self, photo: str | None):
         """A new photo: in a form that browsers show, and under the mask's brush."""
         if photo is None:
-            return None, MaskBrush()
+            # The photo was taken away already; by now there may be another one.
+            return gr.skip(), MaskBrush()
         with answering():
             picture = self.studio.read(photo)
             for note in picture.notes:

@@ -196,6 +196,26 @@ def test_a_picture_pasted_anywhere_is_the_photo(page, photos):
     page.wait_for_function("document.querySelector('#photo img')?.src.endsWith('pasted.png')")
 
 
+def test_a_photo_chosen_right_after_another_was_taken_away_stays(page, photos):
+    upload(page, photos / "cat.png")
+    page.wait_for_timeout(500)
+    page.evaluate(
+        """() => { const fetched = window.fetch; let first = true;
+        window.fetch = async (...what) => {
+          if (first && String(what[0]).includes("queue/join")) {
+            first = false;
+            await new Promise(done => setTimeout(done, 1000));
+          }
+          return fetched(...what);
+        }; }"""
+    )
+    page.locator("#photo .icon-button-wrapper button").first.click()
+    upload(page, photos / "coffee.jpg")
+    # The answer to the taking away comes after the upload, and must not take this one along.
+    page.wait_for_timeout(2500)
+    assert "coffee" in page.locator("#photo img").get_attribute("src", timeout=1000)
+
+
 def test_many_photos_come_back_as_one_zip_without_the_broken_one(page, photos, from_command_line):
     page.get_by_role("tab", name="Many photos").click()
     files = [photos / name for name in ("cat.png", "notes.jpg", "coffee.jpg")]
