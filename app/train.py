@@ -19,6 +19,7 @@ from app.training import LEARNING_RATE, PAPER_LEARNING_RATE, Run, StoppedError, 
 from models.objective import GD, PAPER, PERCEPTUAL
 
 MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
+REFINEMENT = 128
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -44,9 +45,16 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--init", metavar="FILE", help="start from this checkpoint's network")
     add(
         "--train",
-        choices=("all", "codes"),
-        help="what moves: the network too, or learned codes of the styles alone "
-        "(codes where --init has none of the styles, else all)",
+        choices=("all", "codes", "refinement"),
+        help="what moves: the network too, learned codes of the styles alone, or the refinement "
+        "of paintings' codes alone (codes where --init has none of the styles, else all)",
+    )
+    add(
+        "--refinement",
+        type=int,
+        metavar="WIDTH",
+        help="with --init: give the network an MLP of that width that refines the codes of "
+        f"paintings ({REFINEMENT} with --train refinement)",
     )
     add("--variants", type=int, default=2, help="codes a style with --train codes (2)")
     add(
@@ -113,7 +121,15 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    for name in ("steps", "minutes", "batch", "checkpoint_minutes", "learning_rate", "variants"):
+    for name in (
+        "steps",
+        "minutes",
+        "batch",
+        "checkpoint_minutes",
+        "learning_rate",
+        "variants",
+        "refinement",
+    ):
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
@@ -131,6 +147,8 @@ def _check(arguments: argparse.Namespace) -> None:
     for name, _ in arguments.learned:
         if name not in arguments.styles:
             raise ValueError(f"--learn {name}: there is no --style of that name")
+    if arguments.learned and arguments.train == "refinement":
+        raise ValueError("--learn goes with --train all or codes: a refinement leaves codes alone")
     if arguments.learned and arguments.train == "all" and arguments.batch < 2:
         raise ValueError("--learn needs a --batch of at least 2: a code and a painting a step")
     _check_losses(arguments)
@@ -149,15 +167,30 @@ def _config(arguments: argparse.Namespace) -> models.RepainterConfig:
                     f"--init {arguments.init} has {name} {getattr(own, name)}, "
                     f"but --{name.replace('_', '-')} {value} is asked for"
                 )
-        return replace(own, **rule)
+        return replace(own, **rule, refinement=_refinement(arguments, own))
+    if arguments.refinement is not None or arguments.train == "refinement":
+        raise ValueError("a refinement needs --init: a network that has learned paintings' codes")
     given.setdefault("coloring", "mlp" if given.get("method") == "gd" else DEFAULT.coloring)
     width = given.get("width", DEFAULT.width)
     given.setdefault("group_size", min(32, width * (4 if given["coloring"] == "mlp" else 1)))
     return replace(DEFAULT, **given, **rule)
 
 
+def _refinement(arguments: argparse.Namespace, own: models.RepainterConfig) -> int:
+    """The refinement's width: the checkpoint's, or that of one it gets now."""
+    asked = arguments.refinement
+    if own.refinement:
+        if asked not in (None, own.refinement):
+            raise ValueError(
+                f"--init {arguments.init} has refinement {own.refinement}, "
+                f"but --refinement {asked} is asked for"
+            )
+        return own.refinement
+    return asked or (REFINEMENT if arguments.train == "refinement" else 0)
+
+
 def _train(arguments: argparse.Namespace) -> str:
-    """What moves, "all" or "codes"."""
+    """What moves: "all", "codes" or "refinement"."""
     start = arguments.start
     chosen = arguments.train
     if chosen is None:
@@ -221,8 +254,9 @@ def _run(arguments: argparse.Namespace, processes: Processes) -> int:
         if processes.first:
             print(line, file=sys.stderr)
 
-    if arguments.train == "codes":
-        say("the network stays as it is, codes are learned (--train all moves it too)")
+    moving = {"codes": "codes are learned", "refinement": "the refinement of codes is learned"}
+    if arguments.train in moving:
+        say(f"the network stays as it is, {moving[arguments.train]} (--train all moves it too)")
     try:
         run = Run(arguments, processes)
         if arguments.resume:

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 import models
 from app import images
-from app.codes import choose, medoid_codes, record_of
+from app.codes import SPREAD, choose, medoid_codes, record_of, spread
 from app.dataset import PictureFolder, draw_crops
 from app.processes import Processes
 from app.samples import sample_sheet
@@ -117,9 +117,12 @@ class Run:
         self.domains = [*self.styles, "photo"]
         self._warn_of_few()
         self.network = models.Repainter(arguments.config)
+        self.network.to(self.device)
         if arguments.start is not None:
-            self.network.load_state_dict(arguments.start.network.state_dict())
-        self.network.to(self.device).requires_grad_(arguments.train == "all")
+            self._start_from(arguments.start.network)
+        self.network.requires_grad_(arguments.train == "all")
+        if arguments.train == "refinement":
+            self.network.refinement.requires_grad_(True)
         self.average = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.variants = self._variants()
         self.codes = self._first_codes()
@@ -143,6 +146,17 @@ class Run:
             if folder.distinct < len(folder):
                 again = len(folder) - folder.distinct
                 self._say(f"warning: {folder.folder}: {again} of {len(folder)} are there twice")
+
+    def _start_from(self, network: models.Repainter) -> None:
+        """Takes a network's weights; a refinement that it does not have begins as the identity."""
+        self.network.load_state_dict(self.network.state_dict() | network.state_dict())
+        if network.refinement is None and self.network.refinement is not None:
+            codes = [
+                network.encode_style(folder.tensor(i)).to(self.device)
+                for folder in self.styles.values()
+                for i in spread(SPREAD, len(folder))
+            ]
+            self.network.refinement.calibrate(models.StyleCode.cat(codes))
 
     def _variants(self) -> list[Variant]:
         given = self.arguments.learned
@@ -191,12 +205,12 @@ class Run:
         betas = PAPER_BETAS if paper else PERCEPTUAL_BETAS
         decay = WEIGHT_DECAY if paper else 0.0
         modules = {"judge": (discriminator, decay), "codes": (self.codes, 0.0)}
-        if arguments.train == "all":
-            modules["generator"] = (self.network, decay)
+        modules["generator"] = (self.network, decay)
         self.optimizers = {
             name: torch.optim.Adam(parameters, self.rate, betas=betas, weight_decay=decay)
             for name, (module, decay) in modules.items()
-            if module is not None and (parameters := list(module.parameters()))
+            if module is not None
+            and (parameters := [p for p in module.parameters() if p.requires_grad])
         }
         self.generator = self.processes.distribute(
             GeneratorObjective(self.network, self.codes, judges), partly=bool(self.variants)
@@ -358,7 +372,7 @@ class Run:
         rows = []
         for name, folder in self.styles.items():
             rows += [(folder, 0, code) for code in learned.get(name, ())]
-            if self.arguments.train == "all":
+            if self.arguments.train != "codes":
                 for i in (len(folder) // 3, 2 * len(folder) // 3):
                     code = self.average.encode_style(folder.tensor(i).to(self.device))
                     rows.append((folder, i, code))
@@ -376,13 +390,20 @@ class Run:
     ) -> None:
         """The averaged network with these styles; a frozen one with those it had before, too."""
         record, start = self.record() | more_record, self.arguments.start
-        if self.arguments.train == "codes":
+        if self.arguments.train == "refinement":
+            record, styles = start.record | {"refinement": record}, start.styles
+        elif self.arguments.train == "codes":
             added = dict.fromkeys(styles, record)
             record = start.record | {"added": start.record.get("added", {}) | added}
             if not self.arguments.only_new:
                 styles = start.styles | styles
         with _saving(self.out):
             models.save_checkpoint(self.out, self.average, styles, record)
+
+    @property
+    def _chooses_codes(self) -> bool:
+        # A refinement leaves the built-in codes as they are.
+        return self.arguments.codes == "chosen" and self.arguments.train != "refinement"
 
     def choose_codes(self) -> None:
         """The checkpoint once more, with the codes that repaint training photos best."""
@@ -507,7 +528,7 @@ class Run:
         """The averages, one step after what they average."""
         decay = min(EMA, (1 + self.step) / (10 + self.step))
         pairs = [(self.average_codes, self.codes)]
-        if self.arguments.train == "all":
+        if self.arguments.train != "codes":
             pairs.append((self.average, self.network))
         for averaged, module in pairs:
             both = zip(averaged.parameters(), module.parameters(), strict=True)
@@ -547,7 +568,7 @@ class Run:
             try:
                 if self.processes.first:
                     self.save()
-                    if not stop and self.arguments.codes == "chosen":
+                    if not stop and self._chooses_codes:
                         self.choose_codes()
             finally:
                 if stop:

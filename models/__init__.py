@@ -7,12 +7,14 @@ from models.efficient import EfficientNetFeatures
 from models.learned_code import LearnedCode
 from models.network import Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
+from models.refinement import CodeRefinement
 from models.style_code import StyleCode
 from models.weights_file import CheckpointError
 
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "CodeRefinement",
     "EfficientNetFeatures",
     "FeatureDiscriminator",
     "LearnedCode",

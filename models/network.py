@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import wct
 from models import statistics
+from models.refinement import CodeRefinement
 from models.style_code import StyleCode
 
 COLORINGS = ("statistics", "mlp")
@@ -38,6 +39,8 @@ class RepainterConfig:
         gradient: name of the rule of the matrix roots.
         eps: added to the covariances' diagonals.
         hidden: width of the coloring MLPs.
+        refinement: width of the MLP that refines a painting's statistics; 0: none
+            (statistics only).
     """
 
     width: int = 24
@@ -48,6 +51,7 @@ class RepainterConfig:
     gradient: str = "exact"
     eps: float = 1e-2
     hidden: int = 256
+    refinement: int = 0
 
     def __post_init__(self) -> None:
         if self.coloring not in COLORINGS:
@@ -58,6 +62,8 @@ class RepainterConfig:
             raise ValueError("method 'gd' reads its coloring off an MLP: it needs coloring='mlp'")
         if self.width < 1 or self.blocks < 1 or self.group_size < 1 or self.hidden < 1:
             raise ValueError(f"width, blocks, group_size and hidden must be positive, got {self}")
+        if self.refinement < 0 or (self.refinement and self.coloring != "statistics"):
+            raise ValueError(f"refinement is of statistics and not negative, got {self}")
         smallest = self.width if self.coloring == "statistics" else self.channels
         if smallest % self.group_size:
             raise ValueError(f"groups of {self.group_size} don't divide {smallest} channels")
@@ -349,6 +355,11 @@ class Repainter(nn.Module):
             self.mlps = nn.ModuleList(
                 ColoringMLP(c, config.group_size, config.hidden) for c in config.hop_channels
             )
+        self.refinement = (
+            CodeRefinement(config.hop_channels, config.group_size, config.refinement)
+            if config.refinement
+            else None
+        )
         self._initialize()
 
     def _initialize(self) -> None:
@@ -362,6 +373,8 @@ class Repainter(nn.Module):
             if self.config.coloring == "statistics":
                 for block in self.blocks:  # starts as an autoencoder
                     block.branch[-2].weight.zero_()
+            if self.refinement is not None:
+                self.refinement.reset()
 
     def _decode(self, x: Tensor, hop: Callable[[Tensor, int], Affine | None]) -> Tensor:
         """Runs the generator; ``hop`` looks at each hop's features and says what to do to them."""
@@ -415,7 +428,7 @@ class Repainter(nn.Module):
         return self.content_encoder(photo)
 
     def reconstruct(self, image: Tensor) -> tuple[Tensor, StyleCode]:
-        """The image decoded with its own style, and its style code."""
+        """The image decoded with its own style, and its style code as it is, not refined."""
         content = self.encode_content(image)
         if self.config.coloring == "mlp":
             code = StyleCode((self.style_encoder(image),))
@@ -427,6 +440,10 @@ class Repainter(nn.Module):
 
         picture = self._decode(content, open_hop)
         return picture, StyleCode(tuple(records))
+
+    def refine(self, code: StyleCode) -> StyleCode:
+        """What a painting's own code becomes before it paints; the same without a refinement."""
+        return code if self.refinement is None else self.refinement(code)
 
     def coloring(self, code: StyleCode) -> list[tuple[Tensor, Tensor]]:
         """Mean and coloring matrix for every hop."""
@@ -469,7 +486,7 @@ class Repainter(nn.Module):
         """The style code of paintings (B, 3, H, W) in [-1, 1], of any size."""
         if self.config.coloring == "mlp":
             return StyleCode((self.style_encoder(painting),))
-        return self.reconstruct(_pad(painting))[1]
+        return self.refine(self.reconstruct(_pad(painting))[1])
 
     @torch.no_grad()
     def encode_photo(self, photo: Tensor) -> Tensor:

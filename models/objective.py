@@ -126,7 +126,7 @@ class GeneratorObjective(nn.Module):
         styles = [self.codes[number]() for number in batch.taught]
         if taught < len(y):
             own_y, style_y = network.reconstruct(y[taught:])
-            styles.append(style_y)
+            styles.append(network.refine(style_y))
             if weights.reconstruction > 0:
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)

@@ -307,6 +307,48 @@ def test_a_new_style_that_was_cut_off_goes_on(folders, trained, tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
+def refining(folders: Path, trained: Path, out: Path, *more: str) -> list[str]:
+    command = [*arguments(folders, out, *more, shape=()), "--init", str(trained)]
+    return [*command, "--train", "refinement", "--refinement", "8"]
+
+
+def test_a_refinement_moves_paintings_codes_and_nothing_else(folders, trained, tmp_path):
+    out = tmp_path / "refined.safetensors"
+    command = refining(folders, trained, out, "--steps", "4", "--learning-rate", "0.1")
+    assert train.main(command) == 0
+    before, after = models.load_checkpoint(trained), models.load_checkpoint(out)
+    for key, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[key], value), key
+    assert after.network.config.refinement == 8
+    assert after.record["steps"] == 2 and after.record["refinement"]["steps"] == 4
+    assert list(after.styles) == list(before.styles)
+    for name, codes in before.styles.items():
+        for code, same in zip(codes, after.styles[name], strict=True):
+            assert all(map(torch.equal, code.tensors, same.tensors))
+    painting = torch.rand(1, 3, 48, 40) * 2 - 1
+    own = before.network.encode_style(painting).flatten()
+    refined = after.network.encode_style(painting).flatten()
+    assert float((refined - own).abs().max()) > 1e-3
+    # It goes on from its own checkpoint, and whoever asks for another width is told.
+    again = [*arguments(folders, out, "--steps", "1", shape=()), "--init", str(out)]
+    run = train.Run(train.parse_arguments([*again, "--train", "refinement"]))
+    weights = run.network.refinement.state_dict()
+    assert all(torch.equal(weights[k], v) for k, v in after.network.refinement.state_dict().items())
+    with pytest.raises(SystemExit):
+        train.parse_arguments([*again, "--refinement", "9"])
+
+
+def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained, tmp_path):
+    out = tmp_path / "refined.safetensors"
+    command = refining(folders, trained, out, "--steps", "40", "--weight", "adversarial=0")
+    run = train.Run(train.parse_arguments([*command, "--learning-rate", "1e-2"]))
+    losses = []
+    for _ in range(40):
+        run.train_step(0.3)
+        losses.append(run.sums["style"])
+    assert losses[-1] - losses[-11] < 0.85 * losses[9]
+
+
 def test_a_style_of_few_paintings_works_and_warns(folders, trained, tmp_path, capsys, count):
     few = tmp_path / "few"
     few.mkdir()
@@ -396,6 +438,9 @@ def test_codes_are_chosen_by_a_judge_on_training_photos(folders, tmp_path):
         (["--out", "a.pt"], "safetensors"),
         (["--train", "codes"], "--init"),
         (["--only-new"], "--train codes"),
+        (["--train", "refinement"], "--init"),
+        (["--refinement", "8"], "--init"),
+        (["--refinement", "0"], "must be positive"),
         (["--init", "nowhere"], "nowhere"),
         (["--perceptual", "none", "--weight", "style=1"], "--perceptual"),
     ],
