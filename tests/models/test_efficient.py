@@ -33,7 +33,9 @@ def test_the_folded_blocks_give_the_package_s_own_numbers(image):
         torch.testing.assert_close(parts(image), expected, atol=1e-3, rtol=1e-3)
 
 
-def test_there_is_a_map_a_stage_with_its_channels_and_stride(features, image):
+@pytest.mark.parametrize("name", efficient.STAGES)
+def test_there_is_a_map_a_stage_with_its_channels_and_stride(name, image):
+    features = EfficientNetFeatures(name)
     maps = features(image)
     assert {layer: m.shape[1] for layer, m in maps.items()} == features.channels
     assert [tuple(m.shape[-2:]) for m in maps.values()] == [(24, 16), (12, 8), (6, 4), (3, 2)]

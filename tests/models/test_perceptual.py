@@ -7,6 +7,7 @@ import torch
 import models
 from app.images import to_tensor
 from models import losses
+from models.efficient import STAGES
 from models.judge import LinearJudge, PooledFeatures
 
 
@@ -90,8 +91,9 @@ def test_torchvision_s_stack_gives_the_same_layers(monkeypatch):
     torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-3)
 
 
-def test_pooled_features_tell_pictures_apart():
-    backbone = PooledFeatures()
+@pytest.mark.parametrize("name", STAGES)
+def test_pooled_features_tell_pictures_apart(name):
+    backbone = PooledFeatures(name)
     names = ("chelsea", "coffee", "astronaut")
     pictures = [to_tensor(getattr(skimage.data, name)()) for name in names]
     plain = torch.cat([backbone(p) for p in pictures])
