@@ -502,6 +502,7 @@ def save(
     format: str | None = None,
     *,
     placing: Callable[[Path], object] | None = None,
+    durable: bool = True,
 ) -> tuple[str, ...]:
     """Write a picture as png, jpg or webp (by default what the path's suffix says).
 
@@ -511,6 +512,7 @@ def save(
     on what the format could not keep.
 
     placing: called with the whole file's other name just before it is moved into its place.
+    durable: wait until the disk has it, so that it is whole even after the power fails.
 
     Raises ImageError where the file cannot be written, ValueError for another format.
     """
@@ -536,7 +538,7 @@ def save(
     options = {**options, "icc_profile": _srgb_profile()}
     if exif:
         options["exif"] = exif
-    with writing_whole(path, placing) as part, open(part, "xb") as file:
+    with writing_whole(path, placing, durable=durable) as part, open(part, "xb") as file:
         image.save(file, encoder, **options)
     return notes
 
@@ -560,12 +562,15 @@ def output_format(name: str) -> str:
 
 @contextmanager
 def writing_whole(
-    path: str | os.PathLike, placing: Callable[[Path], object] | None = None
+    path: str | os.PathLike,
+    placing: Callable[[Path], object] | None = None,
+    *,
+    durable: bool = True,
 ) -> Iterator[Path]:
     """Gives the name beside `path` to write to; what is written is then moved to `path`.
 
     The file appears whole or not at all, whatever happens in between; its other name is gone
-    afterwards. placing: called with the other name just before the move.
+    afterwards. placing: called with the other name just before the move. durable: as in save.
 
     Raises ImageError where it cannot be written.
     """
@@ -574,8 +579,9 @@ def writing_whole(
     try:
         # Not tempfile: the file gets the permissions that the user's umask says.
         yield part
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
+        if durable:
+            with open(part, "rb+") as file:
+                os.fsync(file.fileno())
         if placing is not None:
             placing(part)
         os.replace(part, path)

@@ -19,6 +19,7 @@ from app.demo.numbers import Judge, table
 from app.demo.studio import (
     OWN,
     TITLES,
+    Painted,
     RefusedError,
     Studio,
     Wish,
@@ -85,6 +86,28 @@ def page_wish(
     )
 
 
+@dataclasses.dataclass
+class Finished:
+    """A result that the page shows already, on its way to its files to download.
+
+    outdated: another result has taken its place on the page.
+    """
+
+    painted: Painted | None
+    photo: str
+    wish: Wish
+    outdated: bool = False
+
+    def take(self) -> Painted | None:
+        """What was painted, once: a page's session lasts longer than its pixels need."""
+        painted, self.painted = self.painted, None
+        return painted
+
+    def outdate(self) -> None:
+        """Another result takes its place."""
+        self.outdated, self.painted = True, None
+
+
 class Actions:
     """The events of one page; `jobs` is what of them is running."""
 
@@ -118,6 +141,7 @@ class Actions:
 
     def repaint(
         self,
+        last: Finished | None,
         photo: str | None,
         mask: str | None,
         style: str,
@@ -131,7 +155,7 @@ class Actions:
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
     ):
-        """The painting as soon as there is one, and then its files to download."""
+        """The painting; `files` then makes what is downloaded of it, once the page shows it."""
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = page_wish(
                 style, painting, second, second_painting, share, strength, keep_color, size
@@ -144,15 +168,26 @@ class Actions:
                     str(save_shown(picture, folder / name))
                     for picture, name in ((painted.before, "before"), (painted.after, "after"))
                 )
+            if last is not None:
+                last.outdate()
             waiting = gr.DownloadButton(interactive=False)
-            yield shown, gr.Column(visible=True), None, waiting, waiting
+            finished = Finished(painted, photo, wish)
+            return shown, gr.Column(visible=True), finished, None, waiting, waiting
+
+    def files(self, finished: Finished | None):
+        """The files to download of what was painted last, and the facts about it."""
+        painted = finished.take() if finished else None
+        if painted is None:
+            return gr.skip(), gr.skip(), gr.skip()
+        with answering(), self.studio.new_folder() as folder:
             files = []
             for format in ("png", "jpg"):
-                files.append(str(folder / result_name(photo, wish, format)))
+                files.append(str(folder / result_name(finished.photo, finished.wish, format)))
                 images.save(painted.after, files[-1], format)
-            facts = {"photo": photo, "result": files[0], "seconds": painted.seconds}
-            ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
-            yield gr.skip(), gr.skip(), facts, *ready
+            if finished.outdated:
+                return gr.skip(), gr.skip(), gr.skip()
+            facts = {"photo": finished.photo, "result": files[0], "seconds": painted.seconds}
+            return facts, *(gr.DownloadButton(value=file, interactive=True) for file in files)
 
     def strip(
         self,

@@ -110,6 +110,7 @@ class _One(NamedTuple):
     numbers: gr.Accordion
     opinion: gr.Label
     table: gr.HTML
+    finished: gr.State
     facts: gr.State
     measuring: gr.State
 
@@ -258,10 +259,10 @@ def _one_section() -> _One:
         with gr.Accordion("Numbers", open=False) as numbers:
             opinion = gr.Label(label="What a judge of styles takes it for", visible=False)
             table = gr.HTML("<p>Paint a photo first.</p>", elem_id="numbers")
-        facts, measuring = gr.State(None), gr.State(False)
+        finished, facts, measuring = gr.State(None), gr.State(None), gr.State(False)
     return _One(
-        panel, comparison, after, png, jpg, again, every, strip, numbers, opinion, table, facts,
-        measuring,
+        panel, comparison, after, png, jpg, again, every, strip, numbers, opinion, table, finished,
+        facts, measuring,
     )  # fmt: skip
 
 
@@ -322,8 +323,8 @@ def _wire_painting(
     ):
         # Before the listener that paints: a page runs them one after the other.
         starts(None, js=_BUSY)
-    inputs = [given.photo, given.brush, *choices]
-    outputs = [one.comparison, one.after, one.facts, one.png, one.jpg]
+    inputs = [one.finished, given.photo, given.brush, *choices]
+    outputs = [one.comparison, one.after, one.finished, one.facts, one.png, one.jpg]
     painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison, **_SLOW}
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
@@ -344,7 +345,8 @@ def _wire_painting(
         show_progress_on=many.report,
         **_SLOW,
     )
-    _wire_numbers(actions, one, (click, again))
+    files = [_wire_files(actions, one, painted) for painted in (click, again)]
+    _wire_numbers(actions, one, files)
 
     running = [click, strip, again, batch]
     for event in running:
@@ -353,7 +355,23 @@ def _wire_painting(
     buttons.stop.click(None, js=_IDLE, cancels=running)
 
 
-def _wire_numbers(actions: Actions, one: _One, paintings: Iterable[Dependency]) -> None:
+def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
+    """The files to download: the page asks for them when it has the picture.
+
+    Written in the same event, they would hold up the picture that it loads meanwhile.
+    """
+    return painted.success(
+        actions.files,
+        one.finished,
+        [one.facts, one.png, one.jpg],
+        concurrency_id="files",
+        show_progress="minimal",
+        show_progress_on=one.comparison,
+        api_visibility="private",
+    )
+
+
+def _wire_numbers(actions: Actions, one: _One, files: Iterable[Dependency]) -> None:
     """The numbers are measured while their panel is open, and never before the picture is shown."""
     measured = {
         "fn": actions.measure,
@@ -365,8 +383,8 @@ def _wire_numbers(actions: Actions, one: _One, paintings: Iterable[Dependency]) 
     }
     one.numbers.expand(lambda: True, None, one.measuring, **_QUICK).then(**measured)
     one.numbers.collapse(lambda: False, None, one.measuring, **_QUICK)
-    for painting in paintings:
-        painting.success(**measured)
+    for written in files:
+        written.success(**measured)
 
 
 def _endpoints(actions: Actions) -> None:

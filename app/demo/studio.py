@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import functools
 import io
 import itertools
 import re
@@ -31,6 +32,10 @@ OWN = "/painting"
 
 # Pixels. What the page shows of a result; the file to download has them all.
 _SHOWN_SIDE = 1600
+
+# The photos read last, and the longest side, in pixels, up to which they are kept: 12 MB each. A
+# visitor tries several styles on one photo.
+_KEPT_PHOTOS, _KEPT_SIDE = 4, 2048
 
 # Characters and pixels of a drawn mask, as the page sends it: it draws at most 768 px a side.
 _LONGEST_MASK, _MASK_PIXELS = 2_000_000, 2_000_000
@@ -102,6 +107,7 @@ class Studio:
         self.folder = Path(folder)
         self.max_pixels = max_pixels
         self.names = tuple(painter.style_names)
+        self._load_again = functools.lru_cache(_KEPT_PHOTOS)(self._load)
         # The names of all codes of each built-in style: "monet", "monet:2", ...
         self.variants = {
             name: [name, *(f"{name}:{number}" for number in range(2, codes + 1))]
@@ -118,11 +124,19 @@ class Studio:
     ) -> Picture:
         """A visitor's picture, without what its EXIF data says of people, places and days.
 
-        max_size: as in images.load. Raises RefusedError where there is none, ImageError for one
-        that cannot be read.
+        max_size: the longest side, pixels; None for the file's own. Its pixels are not to be
+        written to, since they may be handed out again. Raises RefusedError where there is none,
+        ImageError for one that cannot be read.
         """
         self.check_there(file, what)
-        return images.strip(images.load(file, self.max_pixels, max_size=max_size))
+        if max_size is None or max_size > _KEPT_SIDE:
+            return self._load(file, max_size)
+        status = Path(file).stat()
+        return self._load_again(file, max_size, status.st_mtime_ns, status.st_size)
+
+    def _load(self, file: str | Path, max_size: int | None, *_version: int) -> Picture:
+        picture = images.load(file, self.max_pixels, max_size=max_size)
+        return images.strip(picture if max_size is None else images.resize(picture, max_size))
 
     def check_there(self, file: str | Path | None, what: str) -> None:
         """Raises RefusedError where a visitor's file is not there, or no longer."""
@@ -205,7 +219,7 @@ def save_shown(picture: Picture, path: Path) -> Path:
     picture = images.resize(picture, _SHOWN_SIDE)
     format = "jpg" if picture.alpha is None else "png"
     path = path.with_suffix(f".{format}")
-    images.save(picture, path, format)
+    images.save(picture, path, format, durable=False)
     return path
 
 

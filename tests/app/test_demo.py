@@ -26,7 +26,7 @@ import models
 from app import images
 from app.__main__ import main
 from app.demo import examples, server
-from app.demo.actions import Actions
+from app.demo.actions import Actions, Finished
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
 from app.demo.studio import (
@@ -231,7 +231,7 @@ def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
     style = ["dots", None, "", None, 0.5, 1, False, 0]
     data = {
         "stylize": [secret, "dots", 1, None, None, "", 0.5, "", None, "png"],
-        "repaint": [secret, "", *style],
+        "repaint": [None, secret, "", *style],
         "batch": [[secret], "png", *style],
     }[action]
     number = next(number for number, fn in page.fns.items() if fn.name == action)
@@ -342,6 +342,39 @@ def test_a_drawn_mask_is_its_opaque_white() -> None:
 def test_what_is_no_drawn_mask_is_refused(text: str) -> None:
     with pytest.raises(RefusedError, match="clear it and draw again"):
         drawn_mask(text)
+
+
+def test_a_photo_is_decoded_once_for_several_styles(
+    studio: Studio, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "photo.png"
+    file.write_bytes((photos / "coffee.png").read_bytes())
+    first = studio.read(file, max_size=64)
+    assert max(first.width, first.height) == 64
+    with monkeypatch.context() as patch:
+        patch.setattr(images, "load", lambda *_, **__: pytest.fail("decoded again"))
+        assert studio.read(file, max_size=64) is first
+    images.save(images.load(file, max_size=32), file)  # another one of its name
+    assert studio.read(file, max_size=64) is not first
+    assert studio.read(file, max_size=20).width <= 20
+
+
+def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
+    actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
+    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, 1, False, 64]
+
+    def repaint(last: Finished | None) -> Finished:
+        return actions.repaint(last, *inputs, visitor, lambda *_, **__: None)[2]
+
+    first = repaint(None)
+    second = repaint(first)
+    assert all(skipped == gr.skip() for skipped in actions.files(first))
+    facts, png, jpg = actions.files(second)
+    assert png.interactive and jpg.interactive
+    assert Path(facts["result"]).name == "coffee-dots.png"
+    assert images.load(facts["result"]).width == 64
+    # Nor are they written twice: a page keeps no pixels of what it has the files of.
+    assert second.painted is None
 
 
 def test_what_is_shown_is_small_and_keeps_transparency(tmp_path: Path) -> None:
