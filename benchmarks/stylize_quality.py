@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -178,22 +179,22 @@ def peak_memory(checkpoint: str) -> float:
 
 
 def cost(checkpoint: models.Checkpoint, path: str, rounds: int) -> dict:
-    """Seconds, ratio to the GD-WCT-sized network in the same run, spectral share, memory."""
+    """Seconds, ratios to the GD-WCT-sized network in the same run, spectral share, memory."""
     torch.manual_seed(0)
-    baseline = models.Repainter(
-        models.RepainterConfig(
-            width=64, blocks=4, group_size=32, coloring="mlp", method="gd"
-        )  # C = 256, 4 residual blocks in the encoder and 4 in the generator
-    ).eval()
-    # Alternating, so that a busy moment of the machine falls on both.
-    pairs = [
-        (seconds_at_512(checkpoint.network, 1)[0], seconds_at_512(baseline, 1)[0])
+    # C = 256, 4 residual blocks in the encoder and 4 in the generator.
+    paper = models.RepainterConfig(width=64, blocks=4, group_size=32, coloring="mlp", method="gd")
+    gd_wct = models.Repainter(paper).eval()
+    svd_wct = models.Repainter(replace(paper, method="svd", gradient="taylor")).eval()
+    # Alternating, so that a busy moment of the machine falls on all.
+    times = [
+        [seconds_at_512(network, 1)[0] for network in (checkpoint.network, gd_wct, svd_wct)]
         for _ in range(rounds)
     ]
     return {
-        "seconds": statistics.median(p[0] for p in pairs),
-        "baseline_seconds": statistics.median(p[1] for p in pairs),
-        "ratio": statistics.median(p[0] / p[1] for p in pairs),
+        "seconds": statistics.median(ours for ours, *_ in times),
+        "gd_wct_seconds": statistics.median(gd for _, gd, _ in times),
+        "ratio_to_gd_wct": statistics.median(ours / gd for ours, gd, _ in times),
+        "svd_wct_to_gd_wct": statistics.median(svd / gd for _, gd, svd in times),
         "spectral_share": spectral_share(checkpoint.network, rounds),
         "peak_memory_mb": peak_memory(path),
         "threads": torch.get_num_threads(),

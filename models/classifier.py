@@ -109,16 +109,16 @@ class StyleClassifier(nn.Module):
     def judge(self, image: Tensor) -> Verdict:
         """Probabilities and pooled features of whole pictures (B, 3, H, W) in [-1, 1].
 
-        The picture is brought to the backbone's scale and covered by squares, see
-        :func:`squares`, over which both are averaged.
+        The picture and its mirror image, which are of one style, are brought to the backbone's
+        scale and covered by squares, see :func:`squares`, over all of which both are averaged.
         """
-        views = squares(image, self.side)
+        views = squares(torch.cat([image, image.flip(-1)]), self.side)
         maps = self.backbone(views)
         probabilities = self.logits(maps).softmax(1)
-        shape = (-1, len(image))
+        shape = (-1, 2, len(image))
         return Verdict(
-            probabilities.unflatten(0, shape).mean(0),
-            maps.mean((2, 3)).unflatten(0, shape).mean(0),
+            probabilities.unflatten(0, shape).mean((0, 1)),
+            maps.mean((2, 3)).unflatten(0, shape).mean((0, 1)),
         )
 
 

@@ -55,10 +55,14 @@ def test_a_picture_is_covered_by_squares(height, width, count):
         assert torch.equal(views[-2:], squares(picture[..., -256:, -256:], 64))
 
 
-def test_a_square_picture_is_judged_by_its_logits(classifier):
+def test_a_square_picture_is_judged_by_its_logits_and_its_mirror_image_s(classifier):
     picture = tensor(skimage.data.chelsea()[:224, 100:324])
     verdict = classifier.judge(picture)
-    assert torch.allclose(verdict.probabilities, classifier(picture).softmax(1), atol=1e-6)
+    both = classifier(torch.cat([picture, picture.flip(-1)])).softmax(1)
+    assert not torch.allclose(both[0], both[1], atol=1e-4)
+    assert torch.allclose(verdict.probabilities, both.mean(0, keepdim=True), atol=1e-6)
+    mirrored = classifier.judge(picture.flip(-1))
+    assert torch.allclose(mirrored.probabilities, verdict.probabilities, atol=1e-6)
     assert verdict.features.shape == (1, classifier.backbone.channels)
 
 
