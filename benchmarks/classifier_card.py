@@ -107,8 +107,9 @@ def markdown(name: str, record: Mapping, figures: Mapping) -> str:
         f"# {name}",
         "",
         "The judge of style that `python -m app.evaluate` uses: it says which class a picture "
-        "belongs to. A picture and its mirror image are brought to the backbone's scale and covered "
-        "by squares, one for a square picture and two for 3:2, whose probabilities are averaged.",
+        "belongs to. A picture and its mirror image are brought to the backbone's scale and "
+        "covered by squares, one for a square picture and two for 3:2, whose probabilities are "
+        "averaged.",
         "",
         "## How it was made",
         "",
