@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,29 +127,21 @@ def nearest(code: models.StyleCode, codes: Sequence[models.StyleCode]) -> float:
     return min(float((row - other.flatten()).norm() / row.norm()) for other in codes)
 
 
-def compared_codes(
+def kept_codes(
     checkpoint: models.Checkpoint, name: str, paintings: PictureFolder
-) -> dict[str, list[models.StyleCode]]:
-    """What is compared, by name: the default code, and others by where they come from.
+) -> dict[str, models.StyleCode]:
+    """The best learned code and the best single painting's, the default one first.
 
-    The checkpoint keeps learned codes and single paintings' in the order of what training photos
-    said of them; a painting's is told by being the code of one. The medoid is what learning began
-    from.
+    A checkpoint keeps both kinds in the order of what a judge said of them on training photos; a
+    painting's is told by being the code of one.
     """
     network = checkpoint.network
     of_paintings = [network.encode_style(paintings.tensor(i)) for i in range(len(paintings))]
-    result = {f"{name}, default": checkpoint.styles[name][:1]}
+    result: dict[str, models.StyleCode] = {}
     for code in checkpoint.styles[name]:
         single = nearest(code, of_paintings) < SAME_CODE
-        result.setdefault(f"{name}, best {'painting' if single else 'learned'}", [code])
-    result[f"{name}, medoid"] = medoid_codes(network, paintings, CPU, 1)
+        result.setdefault("best painting" if single else "learned", code)
     return result
-
-
-def default_is_learned(codes: dict[str, list[models.StyleCode]], name: str) -> bool:
-    """Whether a learned code did at least as well on training photos as every painting's."""
-    learned = codes.get(f"{name}, best learned")
-    return learned is not None and learned[0] is codes[f"{name}, default"][0]
 
 
 def left_alone(
@@ -165,49 +158,94 @@ def left_alone(
     )
 
 
-def measure(arguments: argparse.Namespace, classes: Path, judge: Path, learned: Path) -> dict:
-    """Everything that the tables and the sheet show; writes the sheet."""
-    before, after = models.load_checkpoint(arguments.init), models.load_checkpoint(learned)
-    classifier, trained = models.load_classifier(judge)
-    paintings = PictureFolder(arguments.folder, name=arguments.name)
-    folder = PictureFolder(arguments.artworks / "test" / "photo", name=evaluate.PHOTO)
-    photos = [folder.square(i, evaluate.PHOTO_SIDE) for i in spread(arguments.photos, len(folder))]
-    some = [photos[i] for i in spread(SHEET_PHOTOS, len(photos))]
-    codes = compared_codes(after, arguments.name, paintings)
-    old = {name: after.styles[name] for name in before.styles}
-    judges = evaluate.Judges(classifier, None, None, "")
-    real = evaluate.judge_real(judges, class_folders(classes / "test"), CPU)
-    painted = evaluate.evaluate(replace(after, styles=codes | old), photos, judges, "repainting")
-    draw_sheet(arguments.out / "sheet.png", after.network, some, paintings, codes)
-    record = after.record["added"][arguments.name]
-    return {
-        "style": arguments.name,
-        "paintings": len(paintings),
-        "photos": len(photos),
-        "classifier": {"trained_on": trained["trained_on"], "cpu_minutes": cpu_minutes(judge)},
-        "real": {name: shares(row, classifier.classes) for name, row in real.items()},
-        "repainted": {
+def kept(file: Path, work: Callable[[], dict]) -> dict:
+    """What ``work`` gives, from the file if it was done before."""
+    if not file.is_file():
+        result = work()
+        file.write_text(json.dumps(result, indent=1) + "\n")
+    return json.loads(file.read_text())
+
+
+class Gallery:
+    """What is repainted and who judges it.
+
+    Args:
+        arguments: the command line's.
+        classes: of :func:`gather_classes`.
+        judge: the classifier's file.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, classes: Path, judge: Path) -> None:
+        self.arguments, self.judge_file = arguments, judge
+        classifier, self.trained = models.load_classifier(judge)
+        self.classes = classifier.classes
+        self.judges = evaluate.Judges(classifier, None, None, "")
+        self.test = classes / "test"
+        self.paintings = PictureFolder(arguments.folder, name=arguments.name)
+        folder = PictureFolder(arguments.artworks / "test" / "photo", name=evaluate.PHOTO)
+        chosen = spread(arguments.photos, len(folder))
+        self.photos = [folder.square(i, evaluate.PHOTO_SIDE) for i in chosen]
+
+    def real(self) -> dict:
+        """What the classifier calls the real test pictures: class -> class -> share."""
+        judged = evaluate.judge_real(self.judges, class_folders(self.test), CPU)
+        return {name: self._shares(row) for name, row in judged.items()}
+
+    def repainted(
+        self, checkpoint: models.Checkpoint, codes: Mapping[str, models.StyleCode]
+    ) -> dict:
+        """The photos with each code: name -> what was measured."""
+        styles = {name: [code] for name, code in codes.items()}
+        result = evaluate.evaluate(
+            replace(checkpoint, styles=styles), self.photos, self.judges, "repainting"
+        )
+        return {
             name: {
-                "called": shares(row, classifier.classes),
-                "edge_correlation": float(np.mean(row.edges)),
-                "sharpness": float(np.mean(row.sharpness)),
+                "called": self._shares(row),
+                "edge_correlation": statistics.fmean(row.edges),
+                "sharpness": statistics.fmean(row.sharpness),
             }
-            for name, row in painted.styles.items()
-        },
-        "default_is_learned": default_is_learned(codes, arguments.name),
-        "other_styles_bit_identical": left_alone(before, after, some),
-        "learning": {
-            "steps": record["steps"],
-            "minutes": record["minutes"],
-            "cpu_minutes": cpu_minutes(learned),
-            "threads": torch.get_num_threads(),
-        },
-    }
+            for name, row in result.styles.items()
+        }
 
+    def _shares(self, judged: evaluate.Judged) -> dict[str, float]:
+        return {name: judged.share(name) for name in self.classes}
 
-def shares(judged: evaluate.Judged, classes: Sequence[str]) -> dict[str, float]:
-    """Of pictures that were called each class."""
-    return {name: judged.share(name) for name in classes}
+    def before_learning(self) -> dict:
+        """What needs no learned style: the classifier's own test, and a code without learning."""
+        start = models.load_checkpoint(self.arguments.init)
+        medoid = medoid_codes(start.network, self.paintings, CPU, 1)[0]
+        return {"real": self.real(), "repainted": self.repainted(start, {"medoid": medoid})}
+
+    def report(self, before: dict, learned: Path) -> dict:
+        """Everything that the tables show; writes the sheet."""
+        name = self.arguments.name
+        start, end = models.load_checkpoint(self.arguments.init), models.load_checkpoint(learned)
+        codes = kept_codes(end, name, self.paintings)
+        medoid = medoid_codes(end.network, self.paintings, CPU, 1)[0]
+        some = [self.photos[i] for i in spread(SHEET_PHOTOS, len(self.photos))]
+        sheet = self.arguments.out / "sheet.png"
+        draw_sheet(sheet, end.network, some, self.paintings, codes | {"medoid": medoid})
+        record = end.record["added"][name]
+        return {
+            "style": name,
+            "paintings": len(self.paintings),
+            "photos": len(self.photos),
+            "classifier": {
+                "trained_on": self.trained["trained_on"],
+                "cpu_minutes": cpu_minutes(self.judge_file),
+            },
+            "real": before["real"],
+            "repainted": self.repainted(end, codes) | before["repainted"],
+            "default": next(iter(codes)),
+            "other_styles_bit_identical": left_alone(start, end, some),
+            "learning": {
+                "steps": record["steps"],
+                "minutes": record["minutes"],
+                "cpu_minutes": cpu_minutes(learned),
+                "threads": torch.get_num_threads(),
+            },
+        }
 
 
 def draw_sheet(
@@ -215,12 +253,12 @@ def draw_sheet(
     network: models.Repainter,
     photos: Sequence[torch.Tensor],
     paintings: PictureFolder,
-    codes: dict[str, list[models.StyleCode]],
+    codes: Mapping[str, models.StyleCode],
 ) -> None:
     """Paintings, photos, and the photos with each code."""
     chosen = [paintings.square(i, evaluate.PHOTO_SIDE) for i in spread(len(photos), len(paintings))]
     rows = [("paintings", chosen), ("photos", photos)]
-    rows += [(n, [network.repaint(photo, c) for photo in photos]) for n, (c, *_) in codes.items()]
+    rows += [(name, [network.repaint(x, code) for x in photos]) for name, code in codes.items()]
     contact_sheet([(name, [thumbnail(x) for x in row]) for name, row in rows]).save(path)
 
 
@@ -235,7 +273,6 @@ def tables(report: dict) -> list[Table]:
     name = report["style"]
     real, painted, learning = report["real"], report["repainted"], report["learning"]
     same = "the same bits" if report["other_styles_bit_identical"] else "CHANGED"
-    kind = "learned" if report["default_is_learned"] else "a single painting's"
     return [
         Table(
             "real",
@@ -256,9 +293,9 @@ def tables(report: dict) -> list[Table]:
                 "edge correlation": {row: p["edge_correlation"] for row, p in painted.items()},
                 "sharpness": {row: p["sharpness"] for row, p in painted.items()},
             },
-            f"The default code is {kind}. Without learning: the medoid, from which learning "
-            "begins, and, where it is among the kept ones, the painting that did best on training "
-            f"photos. Pictures in the other styles are {same} before and after.",
+            f"The style's default is: {report['default']}. Without learning there are the medoid, "
+            "from which it begins, and, where it did well on training photos, a single painting. "
+            f"Pictures in the other styles are {same} before and after.",
         ),
         Table(
             "learning",
@@ -330,18 +367,18 @@ def check(arguments: argparse.Namespace) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 done, 2 wrong input or changed settings, else that of a step that stopped."""
     arguments = parse_arguments(argv)
-    settings = {k: str(v) for k, v in vars(arguments).items() if k not in ("out", "photos")}
-    kept = arguments.out / "settings.json"
+    settings = {k: str(v) for k, v in vars(arguments).items() if k != "out"}
     try:
         check(arguments)
-        before = json.loads(kept.read_text()) if kept.is_file() else settings
-        if changed := [k for k in settings if before.get(k) != settings[k]]:
-            raise ValueError(f"{arguments.out} was begun with another {changed[0]}")
         arguments.out.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(settings, indent=1) + "\n")
+        begun = kept(arguments.out / "settings.json", lambda: settings)
+        if changed := [k for k in settings if begun.get(k) != settings[k]]:
+            raise ValueError(f"{arguments.out} was begun with another {changed[0]}")
         classes = gather_classes(arguments)
         judge = train_judge(arguments, classes)
-        report = measure(arguments, classes, judge, learn(arguments))
+        gallery = Gallery(arguments, classes, judge)
+        before = kept(arguments.out / "before_learning.json", gallery.before_learning)
+        report = gallery.report(before, learn(arguments))
     except StoppedError as error:
         print(f"{error}; run it again to go on", file=sys.stderr)
         return error.code
