@@ -57,6 +57,11 @@ CUT_LEVELS, CUT_TIMES = 16.0, 4.0
 SAMPLED_FRAMES = 4
 SAMPLED = 1024 * 1024
 
+# A pan is measured in the middle of a frame, up to this many pixels a side, and believed where
+# what is left of a perfect match's peak, 1, stands out so far.
+PAN_SIDE = 512
+CLEAR_PEAK = 0.1
+
 _UNSPECIFIED = 2  # color spaces of frames, numbered as H.273 does
 _HD = 720  # rows: from there on, untagged video is BT.709 by custom, and BT.601 below
 _HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
@@ -234,15 +239,63 @@ def _record(
     return held, color.matching(photos, painted) if matched else None
 
 
+class Pan:
+    """Follows a camera that pans, so that the network's grid can move with the scene.
+
+    The network computes on a grid of STRIDE pixels. What moves by less across it is painted anew
+    in every frame, and its strokes shimmer.
+    """
+
+    def __init__(self) -> None:
+        self.moved = np.zeros(2, int)  # rows and columns that the camera went since it began
+        self._last: np.ndarray | None = None
+
+    def follow(self, rgb: np.ndarray) -> tuple[int, int]:
+        """Rows and columns to put before the next frame, (H, W, 3) uint8: 0..STRIDE-1 each."""
+        spectrum = _spectrum(rgb)
+        if self._last is not None and self._last.shape == spectrum.shape:
+            self.moved += _shift(self._last, spectrum)
+        self._last = spectrum
+        down, right = self.moved % STRIDE
+        return int(down), int(right)
+
+
+def _spectrum(rgb: np.ndarray) -> np.ndarray:
+    height, width = (min(length, PAN_SIDE) for length in rgb.shape[:2])
+    top, left = (rgb.shape[0] - height) // 2, (rgb.shape[1] - width) // 2
+    level = rgb[top : top + height, left : left + width].mean(2, dtype=np.float32)
+    # The window fades out the borders, which do not move.
+    window = np.outer(np.hanning(height), np.hanning(width)).astype(np.float32)
+    return np.fft.fft2((level - level.mean()) * window)
+
+
+def _shift(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Whole rows and columns that the camera moved between two frames, by phase correlation."""
+    cross = before * after.conj()
+    match = np.fft.ifft2(cross / (np.abs(cross) + 1e-9)).real
+    place = np.unravel_index(match.argmax(), match.shape)
+    if match[place] < CLEAR_PEAK:
+        return np.zeros(2, int)
+    half = np.array(match.shape) // 2
+    return (np.array(place) + half) % match.shape - half
+
+
 @torch.no_grad()
-def paint_frame(rgb: np.ndarray, shot: Shot, painter: Painter, look: Look) -> np.ndarray:
-    """One frame painted under its shot's statistics: (H, W, 3) uint8."""
+def paint_frame(
+    rgb: np.ndarray, shot: Shot, painter: Painter, look: Look, before: tuple[int, int] = (0, 0)
+) -> np.ndarray:
+    """One frame painted under its shot's statistics: (H, W, 3) uint8.
+
+    Args:
+        before: rows and columns that are put before the frame while it is painted; see Pan.
+    """
     rgb = _small(rgb, look)
     if look.strength == 0:
         return rgb
     if not len(shot.held):
         options = {"keep_color": look.keep_color}
         return painter.paint(Picture(rgb), look.style, look.strength, **options).rgb
+    rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
     height, width = rgb.shape[:2]
     region = Region(look.style)
     brush = Brush(painter.network, painter.device, rgb, region, look.strength, look.keep_color)
@@ -252,7 +305,7 @@ def paint_frame(rgb: np.ndarray, shot: Shot, painter: Painter, look: Look) -> np
     for tile in tiles.plan(height, width, side, painter.network.reach, STRIDE):
         photo = images.to_tensor(rgb[tile.core.slices]).to(painter.device)
         result[tile.core.slices] = images.to_rgb(brush.paint(tile, photo, None))
-    return result
+    return result[before[0] :, before[1] :]
 
 
 def repaint(
@@ -311,7 +364,7 @@ class _Painting:
         self._size = survey.size
         self._shots = iter(survey.shots)
         self._shot = next(self._shots)
-        self._count, self._last = 0, None
+        self._count, self._last, self._pan = 0, None, Pan()
 
     def __call__(self, frame: av.VideoFrame, step: int) -> av.VideoFrame:
         """The painted frame, ready for the encoder.
@@ -324,7 +377,9 @@ class _Painting:
         if self._count == self._shot.last:
             self._shot = next(self._shots, self._shot)
         self._count += 1
-        rgb = paint_frame(upright_rgb(frame), self._shot, self.painter, self.look)
+        photo = _small(upright_rgb(frame), self.look)
+        before = self._pan.follow(photo)
+        rgb = paint_frame(photo, self._shot, self.painter, self.look, before)
         painted = _encodable(rgb, *self._size)
         painted.pts, painted.time_base = frame.pts, frame.time_base
         if self._last is not None and (frame.pts is None or frame.pts <= self._last):

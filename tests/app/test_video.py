@@ -209,6 +209,44 @@ def test_held_statistics_flicker_less(painter):
     assert flicker(loose) > 0.2
 
 
+@pytest.mark.parametrize("step", [(0, 3), (-5, 2), (7, -1), (0, 0)])
+def test_a_pan_is_followed_also_under_noise(step):
+    photo, draw = skimage.data.coffee().astype(int), np.random.default_rng(0)
+    camera = video.Pan()
+    for i in range(5):
+        top, left = 100 + i * step[0], 100 + i * step[1]
+        frame = photo[top : top + 150, left : left + 200] + draw.integers(-6, 7, (150, 200, 3))
+        before = camera.follow(frame.clip(0, 255).astype(np.uint8))
+        assert tuple(camera.moved) == (i * step[0], i * step[1])
+        assert before == (i * step[0] % 4, i * step[1] % 4)
+
+
+def test_where_nothing_can_be_followed_the_grid_stays():
+    draw, camera = np.random.default_rng(0), video.Pan()
+    for _ in range(4):
+        assert camera.follow(draw.integers(0, 256, (90, 120, 3)).astype(np.uint8)) == (0, 0)
+    for level in (0, 9, 9):
+        assert camera.follow(np.full((90, 120, 3), level, np.uint8)) == (0, 0)
+
+
+def test_strokes_move_with_the_scene(painter):
+    frames = [np.ascontiguousarray(frame) for frame in pan(skimage.data.coffee(), 4, 96, 160)]
+    (shot,) = shots_of(painter, frames)
+    look, camera = video.Look(painter.style("stripes")), video.Pan()
+    fixed = [video.paint_frame(frame, shot, painter, look) for frame in frames]
+    moving = [
+        video.paint_frame(frame, shot, painter, look, camera.follow(frame)) for frame in frames
+    ]
+
+    def shimmer(painted: list[np.ndarray]) -> float:
+        """Change of one place of the scene: the pan undone, and the frames' borders left out."""
+        pairs = pairwise([frame[:, 30:-30].astype(int) for frame in painted])
+        return float(np.mean([np.abs(a[:, 3:] - b[:, :-3]).mean() for a, b in pairs]))
+
+    assert [frame.shape for frame in moving] == [frame.shape for frame in frames]
+    assert shimmer(moving) < 0.1 * shimmer(fixed)
+
+
 def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch):
     frame = np.ascontiguousarray(skimage.data.coffee()[:200, :280])
     look = video.Look(painter.style("stripes"), keep_color="matched")
