@@ -248,16 +248,32 @@ class Pan:
 
     def __init__(self) -> None:
         self.moved = np.zeros(2, int)  # rows and columns that the camera went since it began
-        self._last: np.ndarray | None = None
+        # Spectra of frames, each with where the camera was. Measured from the last frame alone, a
+        # pan by less than half a pixel a frame would never be seen.
+        self._reference: tuple[np.ndarray, np.ndarray] | None = None
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def follow(self, rgb: np.ndarray) -> tuple[int, int]:
         """Rows and columns to put before the next frame, (H, W, 3) uint8: 0..STRIDE-1 each."""
         spectrum = _spectrum(rgb)
-        if self._last is not None and self._last.shape == spectrum.shape:
-            self.moved += _shift(self._last, spectrum)
-        self._last = spectrum
-        down, right = self.moved % STRIDE
+        moved = _moved(self._reference, spectrum)
+        if moved is None:
+            self._reference = self._last
+            moved = _moved(self._reference, spectrum)
+        if moved is None:  # a cut, or nothing to hold on to
+            self._reference = spectrum, self.moved
+            moved = self.moved
+        self.moved, self._last = moved, (spectrum, moved)
+        down, right = moved % STRIDE
         return int(down), int(right)
+
+
+def _moved(past: tuple[np.ndarray, np.ndarray] | None, spectrum: np.ndarray) -> np.ndarray | None:
+    """Where the camera is, measured from a frame of the past; None where that shows too little."""
+    if past is None or past[0].shape != spectrum.shape:
+        return None
+    shift = _shift(past[0], spectrum)
+    return None if shift is None else past[1] + shift
 
 
 def _spectrum(rgb: np.ndarray) -> np.ndarray:
@@ -269,15 +285,18 @@ def _spectrum(rgb: np.ndarray) -> np.ndarray:
     return np.fft.fft2((level - level.mean()) * window)
 
 
-def _shift(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whole rows and columns that the camera moved between two frames, by phase correlation."""
+def _shift(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
+    """Whole rows and columns that the camera moved between two frames, by phase correlation.
+
+    None where they do not match, or the camera moved by more than a quarter of what is seen.
+    """
     cross = before * after.conj()
     match = np.fft.ifft2(cross / (np.abs(cross) + 1e-9)).real
     place = np.unravel_index(match.argmax(), match.shape)
-    if match[place] < CLEAR_PEAK:
-        return np.zeros(2, int)
     half = np.array(match.shape) // 2
-    return (np.array(place) + half) % match.shape - half
+    shift = (np.array(place) + half) % match.shape - half
+    clear = match[place] >= CLEAR_PEAK and (np.abs(shift) <= half / 2).all()
+    return shift if clear else None
 
 
 @torch.no_grad()

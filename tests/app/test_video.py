@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 import skimage.data
+from PIL import Image
 
 from app import video
 from app.painter import Painter
@@ -219,6 +220,15 @@ def test_a_pan_is_followed_also_under_noise(step):
         before = camera.follow(frame.clip(0, 255).astype(np.uint8))
         assert tuple(camera.moved) == (i * step[0], i * step[1])
         assert before == (i * step[0] % 4, i * step[1] % 4)
+
+
+def test_a_slow_pan_is_followed_to_half_a_pixel():
+    photo, camera = Image.fromarray(skimage.data.coffee()), video.Pan()
+    for i in range(12):
+        moved = (1, 0, 100 + 0.3 * i, 0, 1, 100)
+        frame = photo.transform((200, 150), Image.Transform.AFFINE, moved, Image.Resampling.BICUBIC)
+        camera.follow(np.asarray(frame))
+        assert abs(camera.moved[1] - 0.3 * i) <= 0.5 and camera.moved[0] == 0
 
 
 def test_where_nothing_can_be_followed_the_grid_stays():
