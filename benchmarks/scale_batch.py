@@ -6,8 +6,9 @@
               no result that is not a whole picture
     kills     kill -9 at ten random moments and --resume: the results of an undisturbed run
     overlap   a folder of 12-megapixel JPEGs against painting the decoded pictures alone
-    flicker   frame-to-frame change of a painted pan over that of the pan itself, with the
-              statistics held over the shot and without
+    flicker   frame-to-frame change of a painted pan over that of the pan itself: as app.video
+              paints it, with the network's grid fixed to the frame, without held statistics, and
+              of one painting moved by the pan, which is the least that brushwork allows
 
 Every photo is made from those that scikit-image and scikit-learn ship.
 
@@ -333,21 +334,28 @@ def overlap(
 
 
 def flicker(painter: Painter, styles: Sequence[str], count: int, step: int = 3) -> dict:
-    """A pan over each photo, painted as app.video does, with held statistics and without.
+    """A pan over each photo, painted as app.video does, and in ways to compare it with.
 
     The change is that of the pixels in one place of the frame. With the pan undone it is that of
     one place of the photo, where the input does not change at all.
     """
-    ratios: dict[str, list[float]] = {"held": [], "not held": []}
-    shifted: dict[str, list[float]] = {"held": [], "not held": []}
+    ways = ("as app.video", "grid fixed", "not held", "one painting, moved")
+    ratios: dict[str, list[float]] = {way: [] for way in ways}
+    shifted: dict[str, list[float]] = {way: [] for way in ways}
     rows = []
-    pans = []
-    for photo in photos()[:4]:
-        width = min(240, photo.shape[1] - step * count)
-        pans.append([photo[40:216, step * i : step * i + width] for i in range(count)])
+    strips = [
+        photo[40:216, : min(240, photo.shape[1] - step * count) + step * (count - 1)]
+        for photo in photos()[:4]
+    ]
+
+    def windows(strip: np.ndarray) -> list[np.ndarray]:
+        width = strip.shape[1] - step * (count - 1)
+        return [strip[:, step * i : step * i + width] for i in range(count)]
+
     for style in tqdm(styles, "flicker", unit="style"):
         look = video.Look(painter.style(style))
-        for number, pan in enumerate(pans):
+        for number, strip in enumerate(strips):
+            pan, camera = windows(strip), video.Pan()
             survey = video.ShotSurvey(painter, look)
             for frame in pan:
                 survey.add(frame)
@@ -355,8 +363,16 @@ def flicker(painter: Painter, styles: Sequence[str], count: int, step: int = 3) 
             (shot,) = survey.shots
             loose = video.Shot(0, count, statistics.Statistics())
             row = {"style": style, "pan": number, "input": _levels(pan)}
-            for name, of in (("held", shot), ("not held", loose)):
-                painted = [video.paint_frame(frame, of, painter, look) for frame in pan]
+            for name, painted in zip(
+                ways,
+                (
+                    [video.paint_frame(f, shot, painter, look, camera.follow(f)) for f in pan],
+                    [video.paint_frame(frame, shot, painter, look) for frame in pan],
+                    [video.paint_frame(frame, loose, painter, look) for frame in pan],
+                    windows(video.paint_frame(strip, shot, painter, look)),
+                ),
+                strict=True,
+            ):
                 row[name] = _levels(painted) / row["input"]
                 row[f"{name}, pan undone"] = _levels(painted, step)
                 ratios[name].append(row[name])
