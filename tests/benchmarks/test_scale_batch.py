@@ -54,7 +54,7 @@ def test_mutations_are_of_four_kinds_and_change_their_files():
     assert 20 <= unharmed < 60
 
 
-def test_the_flicker_of_a_pan_is_less_with_held_statistics(tmp_path: Path):
+def test_held_statistics_and_a_grid_that_moves_each_lessen_the_flicker_of_a_pan(tmp_path: Path):
     torch.manual_seed(0)
     network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8)).eval()
     painting = images.to_tensor(skimage.data.astronaut()[:96, :96])
@@ -64,5 +64,6 @@ def test_the_flicker_of_a_pan_is_less_with_held_statistics(tmp_path: Path):
     figures = scale_batch.flicker(painter, ["dots"], count=3)
     assert len(figures["rows"]) == 4
     undone = figures["change with the pan undone, levels"]
-    assert 0 < undone["held"] < undone["not held"]
-    assert "held" in scale_batch.table("flicker", figures)
+    assert undone["as app.video"] < undone["grid fixed"] < undone["not held"]
+    assert undone["one painting, moved"] == 0
+    assert "grid fixed" in scale_batch.table("flicker", figures)
