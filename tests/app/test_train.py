@@ -306,7 +306,6 @@ def test_a_new_style_that_was_cut_off_goes_on(folders, trained, tmp_path):
         train.Run(train.parse_arguments(other)).load_state(out)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
 def refining(folders: Path, trained: Path, out: Path, *more: str) -> list[str]:
     command = [*arguments(folders, out, *more, shape=()), "--init", str(trained)]
     return [*command, "--train", "refinement", "--refinement", "8"]
@@ -349,6 +348,7 @@ def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained,
     assert losses[-1] - losses[-11] < 0.85 * losses[9]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_style_of_few_paintings_works_and_warns(folders, trained, tmp_path, capsys, count):
     few = tmp_path / "few"
     few.mkdir()
