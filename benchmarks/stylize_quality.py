@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from models.judge import LinearJudge, PooledFeatures
 from models.measures import edge_correlation, sharpness
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+Judge = Callable[[torch.Tensor], torch.Tensor]
 CLASSES = ("cezanne", "monet", "photo", "ukiyoe", "vangogh")
 
 
@@ -50,8 +52,15 @@ def fit_on_train(artworks: Path, backbone: PooledFeatures, file: Path | None) ->
     return judge
 
 
+def classifier_as_judge(file: str) -> tuple[Judge, Judge]:
+    """A style classifier in the place of a judge and of the features that it looks at."""
+    classifier, _ = models.load_classifier(file)
+    order = [classifier.classes.index(name) for name in CLASSES]
+    return (lambda rows: rows), (lambda picture: classifier.judge(picture).probabilities[:, order])
+
+
 def real_accuracy(
-    judge: LinearJudge, backbone: PooledFeatures, tests: dict[str, PictureFolder]
+    judge: Judge, backbone: Judge, tests: dict[str, PictureFolder]
 ) -> dict[str, float]:
     """Share of each class's real test pictures that the judge gets right."""
     result = {}
@@ -65,8 +74,8 @@ def real_accuracy(
 
 def style_tables(
     checkpoint: models.Checkpoint,
-    judge: LinearJudge,
-    backbone: PooledFeatures,
+    judge: Judge,
+    backbone: Judge,
     tests: dict[str, PictureFolder],
     limit: int,
     seed: int,
@@ -230,6 +239,7 @@ def main() -> None:
     parser.add_argument("--artworks", type=Path, default=ARTWORKS)
     parser.add_argument("--limit", type=int, default=100, help="test photos")
     parser.add_argument("--rounds", type=int, default=5, help="timings")
+    parser.add_argument("--classifier", help="a style classifier's file, to judge instead")
     parser.add_argument("--only", choices=("quality", "cost"))
     parser.add_argument("--judge", type=Path, help="file that keeps the fitted judge")
     parser.add_argument(
@@ -243,11 +253,18 @@ def main() -> None:
     arguments = parser.parse_args()
     checkpoint = models.load_checkpoint(arguments.checkpoint)
     report: dict = {"checkpoint": Path(arguments.checkpoint).name, "photos": arguments.limit}
-    report["judge"] = f"linear, on pooled {arguments.backbone} features"
+    report["judge"] = (
+        Path(arguments.classifier).name
+        if arguments.classifier
+        else f"linear, on pooled {arguments.backbone} features"
+    )
     if arguments.only != "cost":
-        backbone = PooledFeatures(arguments.backbone)
         tests = {c: PictureFolder(arguments.artworks / "test" / c) for c in CLASSES}
-        judge = fit_on_train(arguments.artworks, backbone, arguments.judge)
+        if arguments.classifier:
+            judge, backbone = classifier_as_judge(arguments.classifier)
+        else:
+            backbone = PooledFeatures(arguments.backbone)
+            judge = fit_on_train(arguments.artworks, backbone, arguments.judge)
         report["real_accuracy"] = real_accuracy(judge, backbone, tests)
         report["styles"] = style_tables(
             checkpoint, judge, backbone, tests, arguments.limit, arguments.seed
