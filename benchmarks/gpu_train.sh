@@ -6,7 +6,8 @@
 #
 # Optional: PYTHON, DEVICE (cuda), BATCH (24), SIZE (192), WIDTH (32), STEPS (instead of MINUTES),
 # PACKED, INIT (a checkpoint to start from; brings its width), COMPILE (1: compile the frozen
-# networks; about a minute at the start), EXTRA (more arguments of app.train).
+# networks; about a minute at the start), EXTRA (more arguments of app.train; with INIT,
+# "--train refinement" learns to refine paintings' codes and leaves the network as it is).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
