@@ -204,8 +204,11 @@ class Run:
         self.rate = arguments.learning_rate or (PAPER_LEARNING_RATE if paper else LEARNING_RATE)
         betas = PAPER_BETAS if paper else PERCEPTUAL_BETAS
         decay = WEIGHT_DECAY if paper else 0.0
-        modules = {"judge": (discriminator, decay), "codes": (self.codes, 0.0)}
-        modules["generator"] = (self.network, decay)
+        modules = {
+            "judge": (discriminator, decay),
+            "codes": (self.codes, 0.0),
+            "generator": (self.network, decay),
+        }
         self.optimizers = {
             name: torch.optim.Adam(parameters, self.rate, betas=betas, weight_decay=decay)
             for name, (module, decay) in modules.items()

