@@ -3,7 +3,9 @@
 GD-WCT, Clip-WCT (threshold 100), PI-WCT, SVD-WCT (Taylor, degree 9), Padé and exact: one network
 with MLPs, the same data, steps and seed, so that only the method and the gradient's rule differ;
 and the statistics network for as many minutes as SVD-WCT took. What is done is kept in --out: run
-it again to go on where it was, after Ctrl-C too.
+it again to go on where it was, after Ctrl-C too. With --steps and --columns, several processes
+or machines can share the training, each a part of it in the same folder; the call without
+--columns then measures.
 
 python -m benchmarks.style_tables --minutes 60 --out out/style
 """
@@ -53,6 +55,7 @@ class Column:
     paper: tuple[tuple[float, ...], tuple[float, ...], float] | None = None
 
 
+NOT_SETTINGS = ("out", "photos", "columns", "measures")  # may differ between calls
 MLP = ("--coloring", "mlp")
 # The first decides how many steps the others make, and the last how long it takes.
 FIRST, MINUTED = "SVD-WCT", "statistics"
@@ -99,6 +102,7 @@ def train_options(arguments: argparse.Namespace, name: str, length: list[str]) -
         *(f"--size={arguments.size}", f"--batch={arguments.batch}", f"--seed={arguments.seed}"),
         *(f"--skip-not-finite={SKIPPED}", "--codes=medoids", f"--device={arguments.device}"),
     ]
+    shared += [f"--weight={weight}" for weight in arguments.weight]
     if name != MINUTED:
         shared += [f"--width={arguments.width}", f"--group-size={arguments.group_size}"]
         shared += [f"--blocks={arguments.blocks}", *arguments.train_option]
@@ -108,13 +112,13 @@ def train_options(arguments: argparse.Namespace, name: str, length: list[str]) -
 
 
 def train_columns(arguments: argparse.Namespace) -> dict[str, dict]:
-    """Trains what is not finished yet; the training record of every column.
+    """Trains what is not finished yet; the training record of every column asked for.
 
     Raises:
         StoppedError: a training did not come to its end.
     """
     records: dict[str, dict] = {}
-    for name in COLUMNS:
+    for name in arguments.columns:
         file = file_of(arguments.out, name)
         if name == FIRST:
             length = ["--minutes", str(arguments.minutes)]
@@ -123,7 +127,7 @@ def train_columns(arguments: argparse.Namespace) -> dict[str, dict]:
         elif name == MINUTED:
             length = ["--minutes", str(max(records[FIRST]["minutes"], 0.1))]
         else:
-            length = ["--steps", str(records[FIRST]["steps"])]
+            length = ["--steps", str(arguments.steps or records[FIRST]["steps"])]
         if record_of(file) is None:
             print(f"{name}: {' '.join(length)}", flush=True)
             code = train.main(train_options(arguments, name, length))
@@ -210,16 +214,30 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, default=Path("out/style"), help="folder; what is in it is kept")
     add("--minutes", type=float, default=60, help=f"that {FIRST} trains; gives all the steps (60)")
     add("--steps", type=int, help="steps of every column but the last, instead of --minutes")
+    add(
+        "--columns",
+        nargs="+",
+        choices=tuple(COLUMNS),
+        help="train these alone, and measure nothing (train and measure all)",
+    )
     add("--photos", type=int, help="test photos at most (all)")
     add("--width", type=int, default=16, help="of the mlp networks (16)")
     add("--blocks", type=int, default=4, help="residual blocks of the mlp networks (4)")
     add("--group-size", type=int, default=32, help="the paper's 32")
     add("--size", type=int, default=128, help="crops, pixels (128)")
     add("--batch", type=int, default=2, help="photos a step (2)")
+    add("--weight", action="append", default=[], metavar="LOSS=VALUE", help="of every column")
     add("--train-option", action="append", default=[], help="more, for the mlp networks' app.train")
     add("--device", default="auto")
     add("--seed", type=int, default=0)
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    arguments.measures = arguments.columns is None
+    # In the order of COLUMNS: the first one's record says how long others train.
+    arguments.columns = [n for n in COLUMNS if arguments.measures or n in arguments.columns]
+    needs = [n for n in arguments.columns if n == MINUTED or (n != FIRST and not arguments.steps)]
+    if needs and FIRST not in arguments.columns:
+        parser.error(f"--columns {needs[0]} trains as long as {FIRST}: name that too")
+    return arguments
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -227,7 +245,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Columns of other settings must not stand beside each other.
-    settings = {k: str(v) for k, v in vars(arguments).items() if k not in ("out", "photos")}
+    settings = {k: str(v) for k, v in vars(arguments).items() if k not in NOT_SETTINGS}
     kept = arguments.out / "settings.json"
     if kept.is_file() and (before := json.loads(kept.read_text())) != settings:
         changed = [k for k in settings if before.get(k) != settings[k]]
@@ -239,6 +257,8 @@ def main(argv: list[str] | None = None) -> int:
     except StoppedError as error:
         print("stopped; run it again to go on", file=sys.stderr)
         return error.code
+    if not arguments.measures:
+        return 0
     result = tables(measure(arguments), records, arguments.out)
     text = "\n".join(table.markdown() for table in result)
     (arguments.out / "tables.md").write_text(text)

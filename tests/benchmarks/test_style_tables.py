@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import skimage.data
+import torch
 from PIL import Image
 
 import models
@@ -93,3 +94,17 @@ def test_a_column_that_was_cut_off_goes_on_from_its_state(
         assert style_tables.main(arguments) == code
     assert "--resume" not in commands[0] and "--resume" in commands[1]
     assert "run it again" in capsys.readouterr().err
+
+
+def test_columns_can_be_trained_by_several_calls(artworks, out, tmp_path, monkeypatch, capsys):
+    command = ["--artworks", str(artworks), "--out", str(tmp_path), *TINY]
+    monkeypatch.setattr(style_tables, "measure", lambda _: pytest.fail("measured a part"))
+    assert style_tables.main([*command, "--columns", "GD-WCT"]) == 0
+    assert {f.name for f in tmp_path.glob("*.safetensors")} == {"gd-wct.safetensors"}
+    alone, beside_others = (models.load_checkpoint(file_of(f, "GD-WCT")) for f in (tmp_path, out))
+    others = beside_others.network.state_dict()
+    assert all(torch.equal(v, others[k]) for k, v in alone.network.state_dict().items())
+    assert style_tables.main([*command, "--columns", "statistics", "SVD-WCT"]) == 0
+    with pytest.raises(SystemExit):  # as many minutes as SVD-WCT, which is another call's
+        style_tables.parse_arguments([*command, "--columns", "statistics"])
+    assert "SVD-WCT" in capsys.readouterr().err
