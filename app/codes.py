@@ -1,11 +1,17 @@
 """Choose a style's built-in codes: the paintings that repaint photos most in their style.
 
 python -m app.codes --checkpoint FILE --photos FOLDER --style NAME=FOLDER ... [--out FILE]
+python -m app.codes ... --sheets FOLDER
+python -m app.codes ... --take NAME=PAINTING,PAINTING,own:1 --out FILE
 
 Which painting is the reference matters as much as training, so references are tried, not
 averaged: many candidates on a few photos, the best of them on more. A linear judge on pooled
 EfficientNet-Lite0 features, fitted to the same training folders, says how well a result passes for
 its style. Only training pictures are looked at.
+
+A judge has no taste. ``--sheets`` writes what every candidate makes of some training photos, for a
+person to look at, and ``--take`` keeps what that person liked: paintings by their file names, and
+``own:N``, the N-th code that the checkpoint has for the style; the judge still says how each does.
 """
 
 from __future__ import annotations
@@ -22,8 +28,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 import models
+from app import images
 from app.dataset import FolderError, PictureFolder
 from app.painter import available_device
+from app.samples import sample_sheet
 from models.judge import LinearJudge, PooledFeatures
 
 JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
@@ -38,9 +46,12 @@ PHOTO_SIDE = 256  # pixels
 class Choice:
     """One style's codes, best first, with what was measured on training photos.
 
-    accuracy: share of the final photos that the judge gave to the style, a code.
+    Attributes:
+        names: a painting's file name, or what a code was given as, a code.
+        accuracy: share of the final photos that the judge gave to the style, a code.
     """
 
+    names: list[str]
     codes: list[models.StyleCode]
     accuracy: list[float]
 
@@ -116,65 +127,146 @@ def scores(
     return float(probabilities.mean()), float((logits.argmax(1) == label).float().mean())
 
 
-@torch.no_grad()
-def choose(
-    network: models.Repainter,
-    photos: PictureFolder,
-    styles: Mapping[str, PictureFolder],
-    device: torch.device,
-    candidates_a_style: int = CANDIDATES,
-    given: Mapping[str, Sequence[models.StyleCode]] | None = None,
-    judge: LinearJudge | None = None,
-) -> dict[str, Choice]:
-    """The best codes of every style, on training photos.
+class Chooser:
+    """Tries codes on training photos, and says how often a judge gives the results to the style.
 
     Args:
-        given: codes that a style has already, learned ones say; they stand for choice too.
+        photos: on which codes are tried.
+        styles: folders of the styles' paintings.
         judge: one that knows the styles; without it, one is fitted to the folders.
-        candidates_a_style: paintings that are tried, evenly spread over a style's folder.
 
     Raises:
-        ValueError: fewer than one candidate.
         FileNotFoundError: the judge's weights are not installed.
+        ValueError: the judge does not know a style.
     """
-    if candidates_a_style < 1:
-        raise ValueError(f"at least one candidate a style is needed, got {candidates_a_style}")
-    backbone = PooledFeatures().to(device)
-    judge = judge or fit_judge({**styles, "photo": photos}, backbone, device)
-    if unknown := sorted(set(styles) - set(judge.classes)):
-        raise ValueError(f"the judge knows {judge.classes}, not {unknown[0]!r}")
-    contents = [
-        network.encode_content(photos.square(i, PHOTO_SIDE).to(device))
-        for i in spread(FINAL_PHOTOS, len(photos))
-    ]
-    screen = contents[:: max(1, len(contents) // SCREEN_PHOTOS)][:SCREEN_PHOTOS]
-    given = given or {}
-    steps = sum(
-        min(candidates_a_style, len(folder))
-        + min(FINALISTS, candidates_a_style, len(folder))
-        + len(given.get(name, ()))
-        for name, folder in styles.items()
-    )
-    chosen = {}
-    with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
-        for name, folder in styles.items():
-            label = judge.classes.index(name)
-            candidates = []
-            for index in spread(candidates_a_style, len(folder)):
-                code = network.encode_style(folder.tensor(index).to(device))
-                score, _ = scores(network, screen, code, judge, backbone, label)
-                candidates.append((score, code))
-                bar.update()
-            candidates.sort(key=lambda candidate: -candidate[0])
-            finals = []
-            for code in [*given.get(name, ()), *(code for _, code in candidates[:FINALISTS])]:
-                score, share = scores(network, contents, code, judge, backbone, label)
-                finals.append((share, score, code))
-                bar.update()
-            finals.sort(key=lambda final: (-final[0], -final[1]))
-            best = finals[:KEPT]
-            chosen[name] = Choice([code for *_, code in best], [share for share, *_ in best])
-    return chosen
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        network: models.Repainter,
+        photos: PictureFolder,
+        styles: Mapping[str, PictureFolder],
+        device: torch.device,
+        judge: LinearJudge | None = None,
+    ) -> None:
+        self.network, self.photos, self.styles, self.device = network, photos, styles, device
+        self.backbone = PooledFeatures().to(device)
+        self.judge = judge or fit_judge({**styles, "photo": photos}, self.backbone, device)
+        if unknown := sorted(set(styles) - set(self.judge.classes)):
+            raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
+        self.contents = [
+            network.encode_content(photos.square(i, PHOTO_SIDE).to(device))
+            for i in spread(FINAL_PHOTOS, len(photos))
+        ]
+        every = max(1, len(self.contents) // SCREEN_PHOTOS)
+        self.screen = self.contents[::every][:SCREEN_PHOTOS]
+
+    def code(self, style: str, index: int) -> models.StyleCode:
+        """That of a painting of the style's folder."""
+        return self.network.encode_style(self.styles[style].tensor(index).to(self.device))
+
+    def _score(
+        self, style: str, code: models.StyleCode, contents: Sequence[Tensor]
+    ) -> tuple[float, float]:
+        """Mean log-probability of the style, and the share of pictures given to it."""
+        label = self.judge.classes.index(style)
+        return scores(self.network, contents, code, self.judge, self.backbone, label)
+
+    def best(
+        self,
+        candidates_a_style: int = CANDIDATES,
+        given: Mapping[str, Mapping[str, models.StyleCode]] | None = None,
+    ) -> dict[str, Choice]:
+        """The best codes of every style.
+
+        Args:
+            given: named codes that a style has already, learned ones say; they stand for choice
+                too.
+            candidates_a_style: paintings that are tried, evenly spread over a style's folder.
+
+        Raises:
+            ValueError: fewer than one candidate.
+        """
+        if candidates_a_style < 1:
+            raise ValueError(f"at least one candidate a style is needed, got {candidates_a_style}")
+        given = given or {}
+        steps = sum(
+            min(candidates_a_style, len(folder))
+            + min(FINALISTS, candidates_a_style, len(folder))
+            + len(given.get(name, ()))
+            for name, folder in self.styles.items()
+        )
+        chosen = {}
+        with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
+            for style, folder in self.styles.items():
+                candidates = []
+                for index in spread(candidates_a_style, len(folder)):
+                    code = self.code(style, index)
+                    score, _ = self._score(style, code, self.screen)
+                    candidates.append((score, folder.paths[index].name, code))
+                    bar.update()
+                candidates.sort(key=lambda candidate: -candidate[0])
+                finalists = [(name, code) for _, name, code in candidates[:FINALISTS]]
+                finals = []
+                for name, code in [*given.get(style, {}).items(), *finalists]:
+                    score, share = self._score(style, code, self.contents)
+                    finals.append((share, score, name, code))
+                    bar.update()
+                finals.sort(key=lambda final: (-final[0], -final[1]))
+                best = finals[:KEPT]
+                chosen[style] = Choice(
+                    [name for _, _, name, _ in best],
+                    [code for *_, code in best],
+                    [share for share, *_ in best],
+                )
+        return chosen
+
+    def measured(self, style: str, codes: Mapping[str, models.StyleCode]) -> Choice:
+        """Named codes in the order given, with how each does."""
+        shares = [self._score(style, code, self.contents)[1] for code in codes.values()]
+        return Choice(list(codes), list(codes.values()), shares)
+
+    def sheet(self, style: str, path: Path, candidates: int = CANDIDATES) -> None:
+        """Writes what candidates, evenly spread over a style's folder, make of some photos.
+
+        Each row has the painting's file name on it and how often the judge agrees.
+        """
+        folder, rows, labels = self.styles[style], [], []
+        indices = spread(candidates, len(folder))
+        for index in tqdm(indices, desc=f"candidates of {style}", unit="code"):
+            code, name = self.code(style, index), folder.paths[index].name
+            _, share = self._score(style, code, self.contents)
+            rows.append((folder, index, code))
+            labels.append(f"{name} {share:.0%}")
+        sample_sheet(self.network, self.photos, rows, path, labels)
+
+
+def taken_codes(
+    chooser: Chooser, style: str, names: Sequence[str], own: Sequence[models.StyleCode]
+) -> dict[str, models.StyleCode]:
+    """The codes that ``--take`` names: file names of a style's paintings, or ``own:N``.
+
+    Args:
+        own: the codes that the checkpoint has for the style.
+
+    Raises:
+        ValueError: no such painting or code.
+    """
+    folder = chooser.styles[style]
+    numbers = {path.name: index for index, path in enumerate(folder.paths)}
+    codes = {}
+    for name in names:
+        if name in numbers:
+            codes[name] = chooser.code(style, numbers[name])
+            continue
+        number = name.removeprefix("own:")
+        if not (name.startswith("own:") and number.isdecimal() and 0 < int(number) <= len(own)):
+            raise ValueError(
+                f"--take {style}: {name!r} is no painting in {folder.folder}, nor own:1 to "
+                f"own:{len(own)}"
+            )
+        codes[name] = own[int(number) - 1]
+    return codes
 
 
 def named_folders(pairs: Sequence[str], option: str = "--style") -> list[tuple[str, str]]:
@@ -208,14 +300,46 @@ def style_folders(pairs: Sequence[str]) -> dict[str, str]:
     return folders
 
 
+def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[str]]:
+    """NAME=CODE,CODE arguments: the codes a style.
+
+    Raises:
+        ValueError: one that is not NAME=CODE,..., or of a style that is not asked for.
+    """
+    taken = {}
+    for pair in pairs:
+        name, separator, codes = pair.partition("=")
+        if not separator or not codes.strip(","):
+            raise ValueError(f"--take must be NAME=CODE,..., got {pair!r}")
+        if name not in styles:
+            raise ValueError(f"--take {name}: there is no --style of that name")
+        taken[name] = [code for code in codes.split(",") if code]
+    return taken
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 done, 2 a wrong command line or unreadable input."""
-    parser = argparse.ArgumentParser(prog="python -m app.codes", description=__doc__)
+    """Exit code 0 done, 1 a file could not be written, 2 a wrong command line or input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m app.codes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--photos", required=True, help="folder of training photos")
     parser.add_argument("--style", required=True, action="append", metavar="NAME=FOLDER")
     parser.add_argument("--out", help="checkpoint to write (the same file)")
     parser.add_argument("--candidates", type=int, default=CANDIDATES, help="paintings a style")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument(
+        "--sheets", metavar="FOLDER", help="write NAME.png of a style's candidates, change nothing"
+    )
+    way.add_argument(
+        "--take",
+        action="append",
+        default=[],
+        metavar="NAME=CODE,...",
+        help="this style's codes, best first: file names of its paintings, or own:N",
+    )
     parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
@@ -223,36 +347,62 @@ def main(argv: list[str] | None = None) -> int:
         device = available_device(arguments.device)
         checkpoint = models.load_checkpoint(arguments.checkpoint, device)
         folders = style_folders(arguments.style)
+        taken = _taken(arguments.take, folders)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
         judge = LinearJudge.load(arguments.judge).to(device) if arguments.judge else None
-        chosen = choose(
-            checkpoint.network,
-            photos,
-            styles,
-            device,
-            arguments.candidates,
+        chooser = Chooser(checkpoint.network, photos, styles, device, judge)
+        if arguments.sheets:
+            return _write_sheets(chooser, Path(arguments.sheets), arguments.candidates)
+        chosen = {
+            name: chooser.measured(
+                name, taken_codes(chooser, name, names, checkpoint.styles.get(name, []))
+            )
+            for name, names in taken.items()
+        }
+        if not chosen:  # else styles that were not taken by hand stay as they are
             # What a style has for its default, a learned code say, is only displaced by a better.
-            {name: codes[:1] for name, codes in checkpoint.styles.items()},
-            judge,
-        )
+            own = {name: {"own:1": codes[0]} for name, codes in checkpoint.styles.items()}
+            chosen = chooser.best(arguments.candidates, own)
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     codes = checkpoint.styles | {name: choice.codes for name, choice in chosen.items()}
-    record = checkpoint.record | {"codes": record_of(chosen)}
+    kept = checkpoint.record.get("codes", {})
+    record = checkpoint.record | {"codes": kept | record_of(chosen)}
     out = Path(arguments.out or arguments.checkpoint)
-    models.save_checkpoint(out, checkpoint.network, codes, record)
+    try:
+        models.save_checkpoint(out, checkpoint.network, codes, record)
+    except (models.CheckpointError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     for name, choice in chosen.items():
-        shares = " ".join(f"{share:.2f}" for share in choice.accuracy)
+        shares = ", ".join(
+            f"{code} {share:.2f}" for code, share in zip(choice.names, choice.accuracy, strict=True)
+        )
         print(f"{name}: accuracy on training photos, a code: {shares}")
+    return 0
+
+
+def _write_sheets(chooser: Chooser, folder: Path, candidates: int) -> int:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for style in chooser.styles:
+            chooser.sheet(style, folder / f"{style}.png", candidates)
+            print(folder / f"{style}.png")
+    except (OSError, images.ImageError) as error:
+        print(f"error: {folder}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
 def record_of(chosen: Mapping[str, Choice]) -> dict:
     """What a checkpoint's header says of the choice."""
     return {
-        name: {"accuracy_on_training_photos": [round(a, 3) for a in choice.accuracy]}
+        name: {
+            "from": choice.names,
+            "accuracy_on_training_photos": [round(a, 3) for a in choice.accuracy],
+        }
         for name, choice in chosen.items()
     }
 

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 import models
 from app import images
-from app.codes import SPREAD, choose, medoid_codes, record_of, spread
+from app.codes import SPREAD, Chooser, medoid_codes, record_of, spread
 from app.dataset import PictureFolder, draw_crops
 from app.processes import Processes
 from app.samples import sample_sheet
@@ -410,9 +410,13 @@ class Run:
 
     def choose_codes(self) -> None:
         """The checkpoint once more, with the codes that repaint training photos best."""
-        learned = self.learned_codes()
+        learned = {
+            name: {f"learned {i}": code for i, code in enumerate(codes, 1)}
+            for name, codes in self.learned_codes().items()
+        }
         try:
-            chosen = choose(self.average, self.photos, self.styles, self.device, given=learned)
+            chooser = Chooser(self.average, self.photos, self.styles, self.device)
+            chosen = chooser.best(given=learned)
         except FileNotFoundError as error:
             self._say(f"codes are medoids, not chosen: {error}")
             return

@@ -1,9 +1,13 @@
 """Choosing codes: medoids stand for their folder, folders come by name."""
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from app import codes
+import models
+from app import codes, images
+from app.samples import SHEET_SIZE
 
 
 def test_medoids_stand_for_their_clusters():
@@ -32,3 +36,57 @@ def test_folders_keep_their_order_and_may_share_a_name_only_where_codes_are_lear
 def test_what_is_not_a_name_and_a_folder_is_refused(pair):
     with pytest.raises(ValueError, match="--learn must be NAME=FOLDER"):
         codes.named_folders([pair], "--learn")
+
+
+def command(trained, folders, *more: str) -> list[str]:
+    styles = [f"--style={name}={folders / name}" for name in ("warm", "cold")]
+    return ["--checkpoint", str(trained), "--photos", str(folders / "photos"), *styles, *more]
+
+
+def test_taken_codes_are_those_named_in_that_order_and_others_stay(
+    trained, folders, tmp_path, capsys
+):
+    out = tmp_path / "b.safetensors"
+    more = ["--take", "warm=2.png,own:3,0.png", "--out", str(out)]
+    assert codes.main(command(trained, folders, *more)) == 0
+    before, after = models.load_checkpoint(trained), models.load_checkpoint(out)
+    painting = Image.open(folders / "warm" / "2.png")
+    own = before.network.encode_style(images.to_tensor(np.asarray(painting)))
+    for saved, tensor in zip(after.styles["warm"][0].tensors, own.tensors, strict=True):
+        torch.testing.assert_close(saved, tensor, atol=2e-3, rtol=2e-3)
+    for saved, tensor in zip(
+        after.styles["warm"][1].tensors, before.styles["warm"][2].tensors, strict=True
+    ):
+        assert torch.equal(saved, tensor)
+    assert len(after.styles["warm"]) == 3 and len(after.styles["cold"]) == 4
+    record = after.record["codes"]
+    assert record["warm"]["from"] == ["2.png", "own:3", "0.png"] and "cold" not in record
+    assert all(0 <= a <= 1 for a in record["warm"]["accuracy_on_training_photos"])
+    assert "own:3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("take", "message"),
+    [
+        ("warm=none.png", "'none.png' is no painting in"),
+        ("warm=own:5", "nor own:1 to own:4"),
+        ("warm=own:0", "own:1 to own:4"),
+        ("hot=0.png", "there is no --style of that name"),
+        ("warm", "--take must be NAME=CODE,..."),
+    ],
+)
+def test_a_code_that_is_not_there_can_t_be_taken(trained, folders, tmp_path, capsys, take, message):
+    out = tmp_path / "b.safetensors"
+    assert codes.main(command(trained, folders, "--take", take, "--out", str(out))) == 2
+    assert message in capsys.readouterr().err and not out.exists()
+
+
+def test_sheets_show_every_candidate_and_change_nothing(trained, folders, tmp_path):
+    before = trained.read_bytes()
+    sheets = tmp_path / "sheets"
+    more = ["--sheets", str(sheets), "--candidates", "3"]
+    assert codes.main(command(trained, folders, *more)) == 0
+    assert trained.read_bytes() == before
+    for name in ("warm", "cold"):
+        with Image.open(sheets / f"{name}.png") as sheet:
+            assert sheet.size == (SHEET_SIZE * 5, SHEET_SIZE * 4)
