@@ -18,6 +18,7 @@ from app import images
 
 JITTER = v2.ColorJitter(brightness=0.15, contrast=0.15, saturation=0.15)
 WORST_QUALITY, BEST_QUALITY = 35, 95  # JPEG
+GRAIN = 0.05  # standard deviation at most, of values in [-1, 1]
 SMALLEST_SCALE = 0.5  # of pictures that are shrunk and enlarged again
 
 
@@ -54,6 +55,17 @@ def recolored(image: Tensor, palette: Tensor) -> Tensor:
         warnings.simplefilter("ignore")  # colors that no screen shows are cut off
         rgb = color.lab2rgb(moved.astype(np.float32)).clip(0, 1)
     return torch.from_numpy(rgb.astype(np.float32)).permute(2, 0, 1)[None] * 2 - 1
+
+
+def grained(image: Tensor, draw: random.Random) -> Tensor:
+    """A photo (1, 3, H, W) in [-1, 1] as a camera may store it: with grain, compressed, or both."""
+    if draw.random() < 0.7:
+        noise = torch.Generator().manual_seed(draw.randrange(2**62))
+        grain = torch.randn(image.shape, generator=noise)
+        image = (image + draw.uniform(0, GRAIN) * grain).clamp(-1, 1)
+    if draw.random() < 0.7:
+        image = compressed(image, draw.randint(WORST_QUALITY, BEST_QUALITY))
+    return image
 
 
 def roughened(image: Tensor, draw: random.Random) -> Tensor:

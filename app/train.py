@@ -79,6 +79,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--group-size", type=int, help="channels a whitening group (statistics: the width)")
     add("--size", type=int, default=144, help="side of the training crops, pixels (144)")
     add("--batch", type=int, default=3, help="photos a step and process (3)")
+    add(
+        "--grain",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the photos that the network sees with grain or compressed, while the losses "
+        "look at the clean ones: it learns not to paint what is not there (0)",
+    )
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add(
         "--projection",
@@ -133,6 +141,8 @@ def _check(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
+    if not 0 <= arguments.grain <= 1:
+        raise ValueError(f"--grain must be between 0 and 1, got {arguments.grain}")
     if arguments.size < 64 or arguments.size % 4:
         raise ValueError(f"--size must be a multiple of 4, at least 64, got {arguments.size}")
     if not arguments.out.endswith(".safetensors"):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 import models
-from app import images
+from app import augment, images
 from app.codes import SPREAD, Chooser, medoid_codes, record_of, spread
 from app.dataset import PictureFolder, draw_crops
 from app.processes import Processes
@@ -393,6 +393,8 @@ class Run:
     ) -> None:
         """The averaged network with these styles; a frozen one with those it had before, too."""
         record, start = self.record() | more_record, self.arguments.start
+        if self.arguments.train == "all" and start is not None:
+            record |= {"started_from": start.record}
         if self.arguments.train == "refinement":
             record, styles = start.record | {"refinement": record}, start.styles
         elif self.arguments.train == "codes":
@@ -440,13 +442,26 @@ class Run:
         photos = draw_crops([self.photos] * count, size, self.draw, SMALLEST_PHOTO, part)
         paintings = draw_crops(folders, size, self.draw, SMALLEST_PAINTING, part)
         domains = [self.domains.index(name) for name in names[part]]
+        grains = [self.draw.randrange(2**62) for _ in range(count if self.arguments.grain else 0)]
         return Batch(
             torch.cat(photos).to(self.device),
             torch.cat(paintings).to(self.device),
             torch.tensor(domains, device=self.device),
+            self._given(photos, grains[part]),
             tuple(numbers[part]),
             (self.draw.randrange(JITTER), self.draw.randrange(JITTER)),
         )
+
+    def _given(self, photos: Sequence[Tensor], seeds: Sequence[int]) -> Tensor | None:
+        """What the network sees of the photos: a share of them grained or compressed."""
+        if not seeds:
+            return None
+        given = []
+        for photo, seed in zip(photos, seeds, strict=True):
+            draw = random.Random(seed)
+            grained = draw.random() < self.arguments.grain
+            given.append(augment.grained(photo, draw) if grained else photo)
+        return torch.cat(given).to(self.device)
 
     def _batch_counts(self) -> tuple[int, int]:
         """Photos in a batch, all processes together, and how many learned codes paint."""

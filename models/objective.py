@@ -30,6 +30,7 @@ class Weights:
     content: float = 0.0  # perceptual, of the photo
     style: float = 0.0  # perceptual, of the painting
     variation: float = 0.0
+    flatness: float = 0.0  # variation where the photo is plain
     adversarial: float = 0.0
     reconstruction: float = 0.0
     cycle: float = 0.0
@@ -68,6 +69,8 @@ class Batch:
     """Photos and paintings (B, 3, side, side) in [-1, 1] and the paintings' domains (B,).
 
     Attributes:
+        given: what the network gets to see of the photos, if not the photos themselves: the same
+            ones, grained or compressed.
         taught: the learned codes, by number, that the first photos are painted with; their
             paintings only say what the result should look like.
         window: top and left, 0 to JITTER - 1: where the frozen networks look.
@@ -76,6 +79,7 @@ class Batch:
     photos: Tensor
     paintings: Tensor
     domains: Tensor
+    given: Tensor | None = None
     taught: tuple[int, ...] = ()
     window: tuple[int, int] = (0, 0)
 
@@ -131,7 +135,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        content_x = network.encode_content(x)
+        content_x = network.encode_content(x if batch.given is None else batch.given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
             self._other_way_round(batch, content_x, style, painted, terms)
@@ -148,6 +152,8 @@ class GeneratorObjective(nn.Module):
             terms["coloring"] = losses.coloring_penalty(matrices)
         if weights.variation > 0:
             terms["variation"] = losses.total_variation(painted)
+        if weights.flatness > 0:
+            terms["flatness"] = losses.flat_variation(painted, x)
         if weights.perceptual:
             terms |= self._perceptual(batch, painted)
         judged = None

@@ -39,7 +39,7 @@ def test_two_processes_train_as_one_with_the_doubled_batch(folders, tmp_path):
     command += [f"--style={name}={folders / name}" for name in ("warm", "cold")]
     # Of three pictures a process, two are painted with learned codes: network and codes move.
     command += [f"--learn=warm={folders / name}" for name in ("warm", "cold")]
-    command += ["--learning-rate", "1e-2", "--weight", "adversarial=5"]
+    command += ["--learning-rate", "1e-2", "--weight", "adversarial=5", "--grain", "0.5"]
     one = train.Run(train.parse_arguments([*command, "--out", str(single), "--batch", "6"]))
     modules = {"network": one.network, "codes": one.codes, "discriminator": one.discriminator}
     begun = {name: copy.deepcopy(module.state_dict()) for name, module in modules.items()}

@@ -441,6 +441,7 @@ def test_codes_are_chosen_by_a_judge_on_training_photos(folders, tmp_path):
         (["--train", "refinement"], "--init"),
         (["--refinement", "8"], "--init"),
         (["--refinement", "0"], "must be positive"),
+        (["--grain", "1.5"], "between 0 and 1"),
         (["--init", "nowhere"], "nowhere"),
         (["--perceptual", "none", "--weight", "style=1"], "--perceptual"),
     ],

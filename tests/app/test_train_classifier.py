@@ -1,5 +1,6 @@
 """Training the judge of style: the paper's schedule, what is held back, and what comes out."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,16 @@ def test_a_recolored_photo_has_the_colors_of_the_other_picture():
     wanted = augment.lab(painting)
     assert np.allclose(moved.mean((0, 1)), wanted.mean((0, 1)), atol=0.1)
     assert np.allclose(moved.std((0, 1)), wanted.std((0, 1)), atol=0.1)
+
+
+def test_a_grained_photo_is_the_same_photo_with_a_little_noise():
+    rgb = skimage.data.chelsea()[:96, :128].astype(np.float32)
+    photo = torch.from_numpy(rgb).permute(2, 0, 1)[None] / 127.5 - 1
+    results = [augment.grained(photo, random.Random(seed)) for seed in range(20)]
+    errors = [float((result - photo).abs().mean()) for result in results]
+    assert all(r.shape == photo.shape and float(r.abs().max()) <= 1 for r in results)
+    assert max(errors) < 0.1 and sum(error > 0.005 for error in errors) > 10
+    assert torch.equal(results[3], augment.grained(photo, random.Random(3)))
 
 
 def put(folder: Path, count: int) -> None:

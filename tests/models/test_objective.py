@@ -114,3 +114,28 @@ def test_strokes_come_after_the_colors_and_the_discriminator_early():
     assert start.style < early.style < middle.style == end.style
     assert end == objective.PERCEPTUAL
     assert objective.at_progress(objective.PAPER, 0.0) == objective.PAPER
+
+
+def test_losses_look_at_the_clean_photo_and_the_network_at_what_it_is_given():
+    seen = []
+
+    class Network(models.Repainter):
+        def encode_content(self, photo):
+            seen.append(photo)
+            return super().encode_content(photo)
+
+    torch.manual_seed(0)
+    network = Network(models.RepainterConfig(width=8, blocks=1, group_size=8))
+    step = GeneratorObjective(network, torch.nn.ModuleList(), Judges())
+    clean = batch(2)
+    grained = replace(clean, given=clean.photos + 1)
+    weights = objective.Weights(flatness=1)
+    with torch.no_grad():
+        terms, _ = step(grained, weights)
+    assert any(photo is grained.given for photo in seen)
+    assert not any(photo is grained.photos for photo in seen)
+    # The same pictures with photos that are nowhere plain cost nothing.
+    busy = replace(grained, photos=torch.rand_like(clean.photos).round() * 2 - 1)
+    with torch.no_grad():
+        busy_terms, _ = step(busy, weights)
+    assert float(busy_terms["flatness"]) < float(terms["flatness"])
