@@ -22,6 +22,8 @@ import torch
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 from torch import Tensor
 
+from app import mapped
+
 try:
     import pillow_heif
 except ImportError:
@@ -104,6 +106,7 @@ _IMPERSONAL = (
     *(_Tag.LensSpecification, _Tag.LensMake, _Tag.LensModel),
 )
 
+_BAND = 512  # rows of a large picture that are copied at once
 _SRGB = 1  # the EXIF color space
 _LONGEST_JPEG_EXIF = 65_533  # bytes that one segment of a JPEG holds
 _DRAFT = 1.5  # a JPEG decoded at a reduced scale keeps this many times the pixels a side asked for
@@ -134,10 +137,11 @@ class TooLargeError(ImageError):
 class Picture:
     """A decoded picture.
 
-    rgb: uint8 (H,W,3), upright, sRGB. alpha: uint8 (H,W), 255 opaque, or None where the file has
-    no transparency. name: how messages call it, the file's path where it has one. notes: what
-    was left out or guessed on the way, one sentence each. exif: the file's EXIF block without
-    orientation, thumbnail and what described the file itself; empty where it has none.
+    rgb: uint8 (H,W,3), upright, sRGB; of a large picture, in a file (app.mapped). alpha: uint8
+    (H,W), 255 opaque, or None where the file has no transparency. name: how messages call it, the
+    file's path where it has one. notes: what was left out or guessed on the way, one sentence
+    each. exif: the file's EXIF block without orientation, thumbnail and what described the file
+    itself; empty where it has none.
     """
 
     rgb: np.ndarray
@@ -288,7 +292,36 @@ def _decoded(image: Image.Image, name: str) -> Picture:
             color, ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), outputMode="RGB"
         )
     color = color if color.mode == "RGB" else color.convert("RGB")
-    return Picture(np.array(color), alpha, name, tuple(notes), exif)
+    return Picture(_pixels(color), alpha, name, tuple(notes), exif)
+
+
+def _bands(height: int) -> Iterator[slice]:
+    """Rows of a picture, a part at a time: what is copied of a large one is then soon let go."""
+    for top in range(0, height, _BAND):
+        yield slice(top, min(top + _BAND, height))
+
+
+def _pixels(image: Image.Image) -> np.ndarray:
+    """An RGB image's pixels, in a file where they are many."""
+    pixels = mapped.new_pixels((image.height, image.width, 3))
+    if not mapped.is_mapped(pixels):
+        return np.array(image)
+    for rows in _bands(image.height):
+        pixels[rows] = np.asarray(image.crop((0, rows.start, image.width, rows.stop)))
+        mapped.let_go(pixels)
+    return pixels
+
+
+def _image(pixels: np.ndarray) -> Image.Image:
+    """The inverse of `_pixels`."""
+    if not mapped.is_mapped(pixels):
+        return Image.fromarray(np.ascontiguousarray(pixels))
+    height, width = pixels.shape[:2]
+    image = Image.new("RGB", (width, height))
+    for rows in _bands(height):
+        image.paste(Image.fromarray(np.ascontiguousarray(pixels[rows])), (0, rows.start))
+        mapped.let_go(pixels)
+    return image
 
 
 def _frame_count(image: Image.Image) -> int:
@@ -534,7 +567,7 @@ def save(
         exif = b""
     pixels = picture.rgb if picture.alpha is None else np.dstack([picture.rgb, picture.alpha])
     encoder, options = _ENCODERS[format]
-    image = Image.fromarray(np.ascontiguousarray(pixels))
+    image = _image(pixels)
     options = {**options, "icc_profile": _srgb_profile()}
     if exif:
         options["exif"] = exif

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import models
-from app import color, images, tiles
+from app import color, images, mapped, tiles
 from app.brush import WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
@@ -164,7 +164,10 @@ class Painter:
         if max_size is not None:
             picture = images.resize(picture, max_size)
         if strength == 0:
-            return replace(picture, rgb=picture.rgb.copy())
+            unchanged = mapped.new_pixels(picture.rgb.shape)
+            unchanged[:] = picture.rgb
+            mapped.let_go(unchanged, picture.rgb)
+            return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
             rgb = self._paint(picture.rgb, style, strength, keep_color, tile, progress)
         return replace(picture, rgb=rgb)
@@ -193,8 +196,9 @@ class Painter:
         try:
             for brush in brushes if tiled else ():
                 brush.survey()
+                mapped.let_go(rgb)
                 steps.next_pass()
-            result = np.empty_like(rgb)
+            result = mapped.new_pixels(rgb.shape)
             for tile in plan:
                 photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
                 painted = photo
@@ -206,6 +210,7 @@ class Painter:
                         painted = own if share is None else torch.lerp(painted, own, share)
                     steps.next_pass()
                 result[tile.core.slices] = images.to_rgb(painted)
+                mapped.let_go(rgb, result)
             return result
         finally:
             for hook in hooks:

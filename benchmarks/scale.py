@@ -15,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -61,47 +62,106 @@ for top in range(0, height, tile.shape[0]):
     for left in range(0, width, tile.shape[1]):
         part = rgb[top : top + tile.shape[0], left : left + tile.shape[1]]
         part[:] = tile[: part.shape[0], : part.shape[1]]
-share = float(sys.argv[5])
+wall, cpu = time.perf_counter(), time.process_time()
+painter.paint(images.Picture(rgb), style)
+wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+print(wall, cpu, status("VmHWM") - imported)
+"""
+
+# A file read, painted and written, the peak of each by itself: the mark of the highest memory is
+# reset in between.
+_FROM_FILE_TO_FILE = """
+import sys
+from app import images
+from app.painter import Painter
+def status(key):
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1]) / 1024
+imported = status("VmRSS")
+def peak():
+    highest = status("VmHWM") - imported
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return highest
+painter = Painter(sys.argv[1], device="cpu")
+style = painter.style(painter.style_names[0])
+peak()
+photo = images.load(sys.argv[2], max_pixels=10**9)
+load = peak()
+share = float(sys.argv[4])
 class Enough(Exception):
     pass
 def stop(done):
     if done >= share < 1:
         raise Enough
-wall, cpu = time.perf_counter(), time.process_time()
 try:
-    painter.paint(images.Picture(rgb), style, progress=stop)
+    result = painter.paint(photo, style, progress=stop)
 except Enough:
-    pass
-wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-unwritten = (1 - share) * rgb.nbytes / 2**20
-print(wall, cpu, status("VmHWM") - imported + unwritten, 2 * rgb.nbytes / 2**20)
+    result = painter.paint(photo, style, strength=0)
+paint = peak()
+images.save(result, sys.argv[3])
+print(load, paint, peak())
 """
 
 
-def paint_once(
-    checkpoint: str, photo: Path, megapixels: float, share: float = 1.0
-) -> dict[str, float]:
-    """Seconds and megabytes of one photo of 3:2, painted in a new process.
-
-    share: how much of it is painted. The memory of the rest of the result is added; that of each
-    tile is let go before the next one's.
-    """
+def shape(megapixels: float) -> tuple[int, int]:
+    """Width and height of a photo of 3:2, pixels."""
     height = round((megapixels * 1e6 / 1.5) ** 0.5)
-    width = round(1.5 * height)
-    run = subprocess.run(
-        [sys.executable, "-c", _PAINT, checkpoint, str(photo), str(width), str(height), str(share)],
+    return round(1.5 * height), height
+
+
+def run(script: str, *arguments: object) -> list[float]:
+    """The numbers that a script prints, in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,
     )
-    wall, cpu, peak, arrays = map(float, run.stdout.split())
+    return [float(number) for number in done.stdout.split()]
+
+
+def paint_once(checkpoint: str, photo: Path, megapixels: float) -> dict[str, float]:
+    """Seconds and megabytes of one photo of 3:2, painted in a new process."""
+    width, height = shape(megapixels)
+    wall, cpu, peak = run(_PAINT, checkpoint, photo, width, height)
+    return {"megapixels": width * height / 1e6, "wall_s": wall, "cpu_s": cpu, "peak_mb": peak}
+
+
+def from_file_to_file(
+    checkpoint: str, photo: Path, megapixels: float, share: float
+) -> dict[str, float]:
+    """Peak megabytes, above the imports, of reading, painting and writing a JPEG of 3:2.
+
+    share: how much of it is painted, the samples first; the memory of each tile is let go before
+        the next one's. What is written is then the photo itself.
+    """
+    width, height = shape(megapixels)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.jpg" for name in ("photo", "result")]
+        mirrored(photo, width, height).save(paths[0], quality=92)
+        load, paint, save = run(_FROM_FILE_TO_FILE, checkpoint, *paths, share)
     return {
         "megapixels": width * height / 1e6,
-        "wall_s": wall,
-        "cpu_s": cpu,
-        "peak_mb": peak,
-        "peak_without_the_pictures_mb": peak - arrays,
+        "load_mb": load,
+        "paint_mb": paint,
+        "save_mb": save,
+        "peak_mb": max(load, paint, save),
     }
+
+
+def mirrored(path: Path, width: int, height: int) -> Image.Image:
+    """A photo, mirrored side by side up to a size: as much detail a pixel as it has."""
+    with Image.open(path) as photo:
+        tile = photo.convert("RGB")
+    turned = tile.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    result = Image.new("RGB", (width, height))
+    for row, top in enumerate(range(0, height, tile.height)):
+        for column, left in enumerate(range(0, width, tile.width)):
+            part = turned if column % 2 else tile
+            part = part.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if row % 2 else part
+            result.paste(part, (left, top))
+    return result
 
 
 def over_the_line(pixels: list[float], seconds: list[float]) -> list[float]:
@@ -123,9 +183,8 @@ def cost(checkpoint: str, photo: Path, sizes: tuple[float, ...]) -> dict:
 
 def memory(checkpoint: str, photo: Path, sizes: tuple[float, ...], share: float) -> dict:
     bar = tqdm(sizes, desc="memory", unit="size")
-    rows = [paint_once(checkpoint, photo, size, share) for size in bar]
-    keys = ("peak_mb", "peak_without_the_pictures_mb")
-    return {"rows": rows, **{f"growth_of_{key}": rows[-1][key] / rows[0][key] for key in keys}}
+    rows = [from_file_to_file(checkpoint, photo, size, share) for size in bar]
+    return {"rows": rows, "growth_of_peak_mb": rows[-1]["peak_mb"] / rows[0]["peak_mb"]}
 
 
 def enlarged(path: Path, pixels: float) -> images.Picture:

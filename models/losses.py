@@ -88,6 +88,23 @@ def flat_variation(image: Tensor, photo: Tensor) -> Tensor:
     return across.mean() + down.mean()
 
 
+def grid_share(image: Tensor, period: int) -> Tensor:
+    """Share of a picture's fine structure that repeats every so many pixels, from 0 to 1.
+
+    A decoder that doubles its size twice can leave a pattern of 4 pixels, the same everywhere; the
+    mean over all places alike keeps it and loses what the picture shows.
+
+    Args:
+        image: (B, 3, H, W), H and W multiples of the period.
+    """
+    fine = image - F.avg_pool2d(image, 9, 1, 4, count_include_pad=False)
+    batch, channels, height, width = fine.shape
+    folded = fine.reshape(batch, channels, height // period, period, width // period, period)
+    pattern = folded.mean((2, 4))
+    energy = fine.square().mean((1, 2, 3)).detach().clamp_min(1e-8)
+    return (pattern.square().mean((1, 2, 3)) / energy).mean()
+
+
 def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
     """LSGAN: scores pulled to 1 by a picture's own head, to 0 by all others; mean over the scales.
 

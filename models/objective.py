@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models import losses
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
-from models.network import Repainter
+from models.network import STRIDE, Repainter
 from models.perceptual import PerceptualNetwork
 from models.style_code import StyleCode
 
@@ -31,6 +31,7 @@ class Weights:
     style: float = 0.0  # perceptual, of the painting
     variation: float = 0.0
     flatness: float = 0.0  # variation where the photo is plain
+    grid: float = 0.0  # what repeats with the network's stride
     adversarial: float = 0.0
     reconstruction: float = 0.0
     cycle: float = 0.0
@@ -152,6 +153,8 @@ class GeneratorObjective(nn.Module):
             terms["coloring"] = losses.coloring_penalty(matrices)
         if weights.variation > 0:
             terms["variation"] = losses.total_variation(painted)
+        if weights.grid > 0:
+            terms["grid"] = losses.grid_share(painted, STRIDE)
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
         if weights.perceptual:

@@ -96,3 +96,15 @@ def test_flat_variation_counts_stripes_on_plain_ground_alone():
     assert on_plain == pytest.approx(2 / 64, rel=0.1)
     assert on_edge < 0.1 * on_plain
     assert float(losses.flat_variation(torch.zeros_like(stripes), photo)) == 0
+
+
+def test_grid_share_is_that_of_the_repeating_pattern():
+    torch.manual_seed(0)
+    noise = 0.1 * torch.randn(2, 3, 96, 96)
+    pattern = torch.zeros(4, 4)
+    pattern[0], pattern[2] = 1, -1  # lines, every 4 pixels
+    lines = 0.1 * pattern.repeat(24, 24)
+    assert float(losses.grid_share(noise, 4)) < 0.01
+    assert float(losses.grid_share(lines.expand(1, 3, 96, 96), 4)) > 0.9
+    assert float(losses.grid_share(noise + lines, 4)) == pytest.approx(1 / 3, abs=0.05)
+    assert float(losses.grid_share(noise + lines, 3)) < 0.01
