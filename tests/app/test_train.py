@@ -222,6 +222,8 @@ def test_starting_from_a_checkpoint_keeps_its_network(folders, trained, tmp_path
     assert run.network.config.width == 8 and run.arguments.train == "all"
     weights = models.load_checkpoint(trained).network.state_dict()
     assert all(torch.equal(run.network.state_dict()[k], v) for k, v in weights.items())
+    run.save()
+    assert models.load_checkpoint(out).record["started_from"]["steps"] == 2
 
 
 @pytest.mark.parametrize(
