@@ -1,7 +1,9 @@
 """How good the pictures of a checkpoint are, and what they cost.
 
-Style accuracy (built-in codes, and random test paintings as references), edge correlation,
-strength 0, seconds against the GD-WCT-sized network, the spectral layers' share, peak memory.
+Style accuracy by the committed classifier and by a linear judge of another backbone (built-in
+codes, and random test paintings as references), edge correlation, sharpness, what repeats with the
+network's stride, roughness where a photo is plain, strength 0, seconds against the GD-WCT-sized
+network, the spectral layers' share, peak memory.
 Prints its tables and writes JSON.
 
 python -m benchmarks.stylize_quality --checkpoint checkpoints/artworks.safetensors
@@ -29,58 +31,81 @@ import models
 from app.codes import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
+from app.shipped import CLASSIFIER
+from models import losses
 from models import network as network_module
-from models.backbones import LITE0
 from models.efficient import STAGES
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import edge_correlation, sharpness
+from models.network import STRIDE
 
+SECOND = "efficientnet-lite2"  # a backbone that no training here has seen
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+# A picture (1, 3, H, W) to scores of CLASSES, (1, 5).
 Judge = Callable[[torch.Tensor], torch.Tensor]
 CLASSES = ("cezanne", "monet", "photo", "ukiyoe", "vangogh")
 
 
-def fit_on_train(artworks: Path, backbone: PooledFeatures, file: Path | None) -> LinearJudge:
-    """The judge: every training picture and its mirror image; kept in ``file`` if given."""
+def linear_judge(artworks: Path, backbone: str, folder: Path | None) -> Judge:
+    """A linear judge of every training picture and its mirror image, on a backbone's features.
+
+    Args:
+        folder: keeps the fitted judge, for the next time.
+    """
+    features = PooledFeatures(backbone)
+    file = None if folder is None else folder / f"{backbone}.safetensors"
     if file is not None and file.is_file():
-        return LinearJudge.load(file)
-    folders = {c: PictureFolder(artworks / "train" / c) for c in CLASSES}
-    count = max(len(folder) for folder in folders.values())
-    judge = fit_judge(folders, backbone, torch.device("cpu"), count)
-    if file is not None:
-        judge.save(file)
-    return judge
+        judge = LinearJudge.load(file)
+    else:
+        folders = {c: PictureFolder(artworks / "train" / c) for c in CLASSES}
+        count = max(len(several) for several in folders.values())
+        judge = fit_judge(folders, features, torch.device("cpu"), count)
+        if file is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            judge.save(file)
+    return lambda picture: judge(features(picture))
 
 
-def classifier_as_judge(file: str) -> tuple[Judge, Judge]:
-    """A style classifier in the place of a judge and of the features that it looks at."""
+def classifier_judge(file: str) -> Judge:
+    """A style classifier as a judge."""
     classifier, _ = models.load_classifier(file)
     order = [classifier.classes.index(name) for name in CLASSES]
-    return (lambda rows: rows), (lambda picture: classifier.judge(picture).probabilities[:, order])
+    return lambda picture: classifier.judge(picture).probabilities[:, order]
 
 
-def real_accuracy(
-    judge: Judge, backbone: Judge, tests: dict[str, PictureFolder]
-) -> dict[str, float]:
+def real_accuracy(judge: Judge, tests: dict[str, PictureFolder]) -> dict[str, float]:
     """Share of each class's real test pictures that the judge gets right."""
     result = {}
     for label, name in enumerate(CLASSES):
         folder = tests[name]
-        features = torch.cat([backbone(folder.tensor(i)) for i in range(len(folder))])
-        result[name] = float((judge(features).argmax(1) == label).float().mean())
+        right = [int(judge(folder.tensor(i)).argmax()) == label for i in range(len(folder))]
+        result[name] = statistics.fmean(right)
     result["mean"] = statistics.fmean(result[name] for name in CLASSES)
     return result
 
 
+def plain_roughness(photo: torch.Tensor, picture: torch.Tensor) -> tuple[float, float]:
+    """Change from pixel to pixel where the photo is plain, in levels of 255, and that share of it.
+
+    Summed over such parts, so that a mean over photos is one over their plain pixels.
+    """
+    plain = float(losses.plainness(photo).mean())
+    return 127.5 * float(losses.flat_variation(picture, photo)), plain
+
+
 def style_tables(
     checkpoint: models.Checkpoint,
-    judge: Judge,
-    backbone: Judge,
+    judges: dict[str, Judge],
     tests: dict[str, PictureFolder],
     limit: int,
     seed: int,
 ) -> dict:
-    """Accuracy, photo share, edge correlation and sharpness a style, for both kinds of code."""
+    """For both kinds of code and every style: what the judges say, and what can be measured.
+
+    Each style has its accuracy and the shares of all classes a judge, edge correlation,
+    sharpness, the share of fine structure that repeats with the network's stride, and the
+    roughness of what is plain in the photo.
+    """
     network, photos = checkpoint.network, tests["photo"]
     draw = random.Random(seed)
     indices = spread(limit, len(photos))
@@ -89,7 +114,8 @@ def style_tables(
     with tqdm(total=steps, desc="stylizing", unit="picture") as bar:
         for kind in ("built-in", "random reference"):
             for name, codes in checkpoint.styles.items():
-                predicted, correlations, sharp = [], [], []
+                predicted: dict[str, list[int]] = {judge: [] for judge in judges}
+                rows = []
                 for index in indices:
                     photo = photos.tensor(index)
                     code = codes[0]
@@ -99,16 +125,30 @@ def style_tables(
                             paintings.tensor(draw.randrange(len(paintings)))
                         )
                     picture = network.repaint(photo, code)
-                    predicted.append(int(judge(backbone(picture)).argmax()))
-                    correlations.append(float(edge_correlation(photo, picture)))
-                    sharp.append(float(sharpness(picture)))
+                    for judge, judged in judges.items():
+                        predicted[judge].append(int(judged(picture).argmax()))
+                    height, width = (side // STRIDE * STRIDE for side in picture.shape[-2:])
+                    even = picture[..., :height, :width]
+                    rows.append(
+                        (
+                            float(edge_correlation(photo, picture)),
+                            float(sharpness(picture)),
+                            float(losses.grid_share(even, STRIDE)),
+                            *plain_roughness(photo, picture),
+                        )
+                    )
                     bar.update()
-                shares = {c: predicted.count(i) / len(predicted) for i, c in enumerate(CLASSES)}
+                edges, sharp, grid, rough, plain = map(statistics.fmean, zip(*rows, strict=True))
+                verdicts = {}
+                for judge, labels in predicted.items():
+                    shares = {c: labels.count(i) / len(labels) for i, c in enumerate(CLASSES)}
+                    verdicts[judge] = {"accuracy": shares[name], "called": shares}
                 table.setdefault(kind, {})[name] = {
-                    "accuracy": shares[name],
-                    "called": shares,
-                    "edge_correlation": statistics.fmean(correlations),
-                    "sharpness": statistics.fmean(sharp),
+                    "judged": verdicts,
+                    "edge_correlation": edges,
+                    "sharpness": sharp,
+                    "grid_share": grid,
+                    "plain_roughness": rough / plain,
                 }
     return table
 
@@ -213,20 +253,27 @@ def cost(checkpoint: models.Checkpoint, path: str, rounds: int) -> dict:
 
 def print_tables(report: dict) -> None:
     """The tables on standard output."""
-    real = report.get("real_accuracy")
-    if real:
-        print(f"judge: {report['judge']}")
-        print("judge on real test pictures: " + "  ".join(f"{k} {v:.2f}" for k, v in real.items()))
+    for judge, real in report.get("real_accuracy", {}).items():
+        print(
+            f"{judge} on real test pictures: " + "  ".join(f"{k} {v:.2f}" for k, v in real.items())
+        )
     for kind, rows in report.get("styles", {}).items():
-        print(f"\n{kind}\n{'style':10} accuracy  called photo  edges  sharpness")
-        for name, row in rows.items():
-            print(
-                f"{name:10} {row['accuracy']:8.2f}  {row['called']['photo']:12.2f}  "
-                f"{row['edge_correlation']:5.2f}  {row['sharpness']:9.1f}"
-            )
-        mean = statistics.fmean(r["accuracy"] for r in rows.values())
-        edges = statistics.fmean(r["edge_correlation"] for r in rows.values())
-        print(f"{'mean':10} {mean:8.2f}  {'':12}  {edges:5.2f}")
+        for judge in report["real_accuracy"]:
+            print(f"\n{kind}, {judge}\n{'style':10} accuracy  called photo")
+            judged = {name: row["judged"][judge] for name, row in rows.items()}
+            for name, row in judged.items():
+                print(f"{name:10} {row['accuracy']:8.2f}  {row['called']['photo']:12.2f}")
+            mean = statistics.fmean(row["accuracy"] for row in judged.values())
+            photo = statistics.fmean(row["called"]["photo"] for row in judged.values())
+            print(f"{'mean':10} {mean:8.2f}  {photo:12.2f}")
+        print(
+            f"\n{kind}\n{'style':10} edges  sharpness  grid share  roughness of plain parts, levels"
+        )
+        measures = ("edge_correlation", "sharpness", "grid_share", "plain_roughness")
+        means = {m: statistics.fmean(row[m] for row in rows.values()) for m in measures}
+        for name, row in [*rows.items(), ("mean", means)]:
+            edges, sharp, grid, rough = (row[m] for m in measures)
+            print(f"{name:10} {edges:5.2f}  {sharp:9.1f}  {grid:10.4f}  {rough:32.1f}")
     print()
     for group in ("claims", "cost"):
         for key, value in report.get(group, {}).items():
@@ -239,36 +286,35 @@ def main() -> None:
     parser.add_argument("--artworks", type=Path, default=ARTWORKS)
     parser.add_argument("--limit", type=int, default=100, help="test photos")
     parser.add_argument("--rounds", type=int, default=5, help="timings")
-    parser.add_argument("--classifier", help="a style classifier's file, to judge instead")
     parser.add_argument("--only", choices=("quality", "cost"))
-    parser.add_argument("--judge", type=Path, help="file that keeps the fitted judge")
+    parser.add_argument("--classifier", default=str(CLASSIFIER), help="a style classifier's file")
     parser.add_argument(
-        "--backbone",
+        "--backbones",
+        nargs="*",
         choices=tuple(STAGES),
-        default=LITE0,
-        help="whose pooled features the judge sees; efficientnet-lite2's have chosen nothing here",
+        default=(SECOND,),
+        help="whose pooled features linear judges see, beside the classifier; efficientnet-lite2's "
+        "have chosen nothing here (the default)",
     )
+    parser.add_argument("--judges", type=Path, help="folder that keeps the linear judges")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
     arguments = parser.parse_args()
     checkpoint = models.load_checkpoint(arguments.checkpoint)
     report: dict = {"checkpoint": Path(arguments.checkpoint).name, "photos": arguments.limit}
-    report["judge"] = (
-        Path(arguments.classifier).name
-        if arguments.classifier
-        else f"linear, on pooled {arguments.backbone} features"
-    )
     if arguments.only != "cost":
         tests = {c: PictureFolder(arguments.artworks / "test" / c) for c in CLASSES}
-        if arguments.classifier:
-            judge, backbone = classifier_as_judge(arguments.classifier)
-        else:
-            backbone = PooledFeatures(arguments.backbone)
-            judge = fit_on_train(arguments.artworks, backbone, arguments.judge)
-        report["real_accuracy"] = real_accuracy(judge, backbone, tests)
-        report["styles"] = style_tables(
-            checkpoint, judge, backbone, tests, arguments.limit, arguments.seed
-        )
+        judges = {Path(arguments.classifier).name: classifier_judge(arguments.classifier)}
+        judges |= {
+            f"linear, on pooled {name} features": linear_judge(
+                arguments.artworks, name, arguments.judges
+            )
+            for name in arguments.backbones
+        }
+        report["real_accuracy"] = {
+            name: real_accuracy(judge, tests) for name, judge in judges.items()
+        }
+        report["styles"] = style_tables(checkpoint, judges, tests, arguments.limit, arguments.seed)
         report["claims"] = strength_claims(checkpoint, tests)
     if arguments.only != "quality":
         report["cost"] = cost(checkpoint, arguments.checkpoint, arguments.rounds)
