@@ -20,6 +20,7 @@ from models.objective import GD, PAPER, PERCEPTUAL
 
 MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
 REFINEMENT = 128
+GRAIN = 0.5
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -82,10 +83,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--grain",
         type=float,
-        default=0.0,
         metavar="SHARE",
         help="of the photos that the network sees with grain or compressed, while the losses "
-        "look at the clean ones: it learns not to paint what is not there (0)",
+        f"look at the clean ones: it learns not to paint what is not there ({GRAIN} where the "
+        "network moves by perceptual losses, else 0)",
     )
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add(
@@ -141,7 +142,7 @@ def _check(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
-    if not 0 <= arguments.grain <= 1:
+    if arguments.grain is not None and not 0 <= arguments.grain <= 1:
         raise ValueError(f"--grain must be between 0 and 1, got {arguments.grain}")
     if arguments.size < 64 or arguments.size % 4:
         raise ValueError(f"--size must be a multiple of 4, at least 64, got {arguments.size}")
@@ -214,7 +215,8 @@ def _train(arguments: argparse.Namespace) -> str:
 
 
 def _check_losses(arguments: argparse.Namespace) -> None:
-    paper = arguments.config.coloring == "mlp" and arguments.train == "all"
+    still = arguments.train != "all"
+    paper = arguments.config.coloring == "mlp" and not still
     if arguments.perceptual is None:
         arguments.perceptual = "none" if paper else "hed"
     sources = (*models.perceptual.SOURCES, "none")
@@ -238,6 +240,8 @@ def _check_losses(arguments: argparse.Namespace) -> None:
         if not changes[name] >= 0:
             raise ValueError(f"a weight can't be negative: {pair!r}")
     arguments.weights = replace(base, **changes)
+    if arguments.grain is None:
+        arguments.grain = GRAIN if arguments.weights.perceptual and not still else 0.0
     if arguments.perceptual == "none" and arguments.weights.perceptual:
         raise ValueError("the losses content and style need --perceptual hed or vgg16")
 

@@ -341,6 +341,7 @@ class Run:
             "machine": platform.machine(),
             "torch": torch.__version__.split("+")[0],
             "weights": {k: v for k, v in asdict(arguments.weights).items() if v},
+            "grain": arguments.grain,
             "losses": {k: round(v, 4) for k, v in self.recent.items()},
             "seed": arguments.seed,
         }
@@ -412,13 +413,19 @@ class Run:
 
     def choose_codes(self) -> None:
         """The checkpoint once more, with the codes that repaint training photos best."""
-        learned = {
-            name: {f"learned {i}": code for i, code in enumerate(codes, 1)}
-            for name, codes in self.learned_codes().items()
-        }
+        learned, start = self.learned_codes(), self.arguments.start
+        given = {}
+        for name in self.styles:
+            given[name] = {f"learned {i}": c for i, c in enumerate(learned.get(name, ()), 1)}
+            if (
+                start is not None
+            ):  # a code still paints much as it did, unless the network moved far
+                given[name] |= {
+                    f"before {i}": c for i, c in enumerate(start.styles.get(name, ()), 1)
+                }
         try:
             chooser = Chooser(self.average, self.photos, self.styles, self.device)
-            chosen = chooser.best(given=learned)
+            chosen = chooser.best(given=given)
         except FileNotFoundError as error:
             self._say(f"codes are medoids, not chosen: {error}")
             return

@@ -45,7 +45,9 @@ class Weights:
         return self.content > 0 or self.style > 0
 
 
-PERCEPTUAL = Weights(content=0.6, style=4, variation=4, adversarial=0.5, reconstruction=3)
+PERCEPTUAL = Weights(
+    content=0.4, style=3, variation=4, flatness=6, grid=5, adversarial=1, reconstruction=3
+)
 PAPER = Weights(adversarial=1, reconstruction=10, cycle=10, content_code=1, style_code=1)
 GD = replace(PAPER, whitening=0.001, coloring=10)
 
