@@ -102,7 +102,7 @@ def train_options(arguments: argparse.Namespace, name: str, length: list[str]) -
         *(f"--size={arguments.size}", f"--batch={arguments.batch}", f"--seed={arguments.seed}"),
         *(f"--skip-not-finite={SKIPPED}", "--codes=medoids", f"--device={arguments.device}"),
     ]
-    shared += [f"--weight={weight}" for weight in arguments.weight]
+    shared += ["--grain=0", *(f"--weight={weight}" for weight in arguments.weight)]
     if name != MINUTED:
         shared += [f"--width={arguments.width}", f"--group-size={arguments.group_size}"]
         shared += [f"--blocks={arguments.blocks}", *arguments.train_option]
