@@ -7,7 +7,6 @@ that a later run can tell which results are whole and made of what.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import itertools
 import json
@@ -33,8 +32,6 @@ MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob tak
 
 # Pixels painted in one pass of the network where pictures of one size are painted together.
 BATCH_PIXELS = 8_000_000
-
-TIDY = 1.0  # seconds between two times that memory in pieces is given back
 
 _VIDEO_SUFFIXES = frozenset((".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"))
 
@@ -189,7 +186,6 @@ def run(
     if work.resume:
         manifest.read()
         images.remove_leftovers({job.output.parent for job in jobs})
-    tidy = _Tidy()
     readers = ThreadPoolExecutor(work.jobs, "read")
     writers = ThreadPoolExecutor(work.jobs, "write")
     try:
@@ -203,32 +199,10 @@ def run(
                 break
             for photo, painted in _painted(group, work):
                 pending.append(writers.submit(_write, photo, painted, manifest))
-            tidy()
         yield from _finished(pending, at_most=0)
     finally:
         for pool in (readers, writers):
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-class _Tidy:
-    """Now and then gives back to the system what pictures of many sizes left between their pieces.
-
-    After a thousand sizes a process would else hold some percent more than it uses. Only glibc has
-    the call; elsewhere nothing happens.
-    """
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-        try:
-            self._trim = ctypes.CDLL(None).malloc_trim
-        except (AttributeError, OSError, TypeError):
-            self._trim = None
-
-    def __call__(self) -> None:
-        # Not after every picture: what was given back has to be asked for again.
-        if self._trim is not None and time.monotonic() - self._last > TIDY:
-            self._trim(0)
-            self._last = time.monotonic()
 
 
 def _read_ahead(

@@ -380,19 +380,3 @@ def test_a_pipe_that_nobody_reads_ends_the_program_quietly(photos, checkpoint, t
     assert "Traceback" not in errors
     assert "Exception" not in errors
     assert not list((tmp_path / "out").glob("*.part"))
-
-
-@pytest.mark.skipif(batch._Tidy()._trim is None, reason="glibc alone gives memory back when asked")
-def test_memory_in_pieces_is_given_back(monkeypatch):
-    def resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    monkeypatch.setattr(batch, "TIDY", 0)
-    # Below malloc's threshold for mappings of their own; every 16th stays, so that no end is free.
-    pieces = [np.ones(100_000, np.uint8) for _ in range(2000)]
-    kept = pieces[::16]
-    del pieces
-    before = resident()
-    batch._Tidy()()
-    assert before - resident() > 100e6 and all(piece[0] for piece in kept)
