@@ -187,8 +187,7 @@ class Chooser:
         Raises:
             ValueError: fewer than one candidate.
         """
-        if candidates_a_style < 1:
-            raise ValueError(f"at least one candidate a style is needed, got {candidates_a_style}")
+        _check_candidates(candidates_a_style)
         given = given or {}
         steps = sum(
             min(candidates_a_style, len(folder))
@@ -230,7 +229,11 @@ class Chooser:
         """Writes what candidates, evenly spread over a style's folder, make of some photos.
 
         Each row has the painting's file name on it and how often the judge agrees.
+
+        Raises:
+            ValueError: fewer than one candidate.
         """
+        _check_candidates(candidates)
         folder, rows, labels = self.styles[style], [], []
         indices = spread(candidates, len(folder))
         for index in tqdm(indices, desc=f"candidates of {style}", unit="code"):
@@ -239,6 +242,11 @@ class Chooser:
             rows.append((folder, index, code))
             labels.append(f"{name} {share:.0%}")
         sample_sheet(self.network, self.photos, rows, path, labels)
+
+
+def _check_candidates(count: int) -> None:
+    if count < 1:
+        raise ValueError(f"at least one candidate a style is needed, got {count}")
 
 
 def taken_codes(

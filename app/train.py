@@ -20,7 +20,7 @@ from models.objective import GD, PAPER, PERCEPTUAL
 
 MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
 REFINEMENT = 128
-GRAIN = 0.5
+GRAINED = 0.5  # share of the photos
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -85,7 +85,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         type=float,
         metavar="SHARE",
         help="of the photos that the network sees with grain or compressed, while the losses "
-        f"look at the clean ones: it learns not to paint what is not there ({GRAIN} where the "
+        f"look at the clean ones: it learns not to paint what is not there ({GRAINED} where the "
         "network moves by perceptual losses, else 0)",
     )
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
@@ -241,7 +241,7 @@ def _check_losses(arguments: argparse.Namespace) -> None:
             raise ValueError(f"a weight can't be negative: {pair!r}")
     arguments.weights = replace(base, **changes)
     if arguments.grain is None:
-        arguments.grain = GRAIN if arguments.weights.perceptual and not still else 0.0
+        arguments.grain = GRAINED if arguments.weights.perceptual and not still else 0.0
     if arguments.perceptual == "none" and arguments.weights.perceptual:
         raise ValueError("the losses content and style need --perceptual hed or vgg16")
 

@@ -85,9 +85,10 @@ def real_accuracy(judge: Judge, tests: dict[str, PictureFolder]) -> dict[str, fl
 
 
 def plain_roughness(photo: torch.Tensor, picture: torch.Tensor) -> tuple[float, float]:
-    """Change from pixel to pixel where the photo is plain, in levels of 255, and that share of it.
+    """How much a picture changes from pixel to pixel where its photo is plain, and how much is.
 
-    Summed over such parts, so that a mean over photos is one over their plain pixels.
+    Means over all pixels, the first in levels of 255: over several photos, the ratio of the two
+    sums is the change of a plain pixel.
     """
     plain = float(losses.plainness(photo).mean())
     return 127.5 * float(losses.flat_variation(picture, photo)), plain

@@ -1,6 +1,7 @@
 """What the scale benchmark computes from what it measures."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,29 +43,26 @@ def test_a_photo_is_enlarged_to_so_many_pixels(tmp_path):
     assert photo.rgb.shape[0] * photo.rgb.shape[1] == pytest.approx(500_000, rel=0.01)
 
 
-def test_sizes_are_painted_in_processes_of_their_own(tmp_path, capsys):
-    folder = tmp_path / "test" / "photo"
+def measured(root: Path, part: str, *more: str) -> list[dict]:
+    """The rows of one part of the benchmark, on one real photo."""
+    folder = root / "test" / "photo"
     folder.mkdir(parents=True)
     Image.fromarray(skimage.data.chelsea()).save(folder / "cat.png")
-    out = tmp_path / "scale.json"
-    options = {"--photos": "1", "--artworks": tmp_path, "--checkpoint": CHECKPOINT, "--out": out}
-    options = [str(word) for pair in options.items() for word in pair]
-    scale.main(["--only", "cost", "--megapixels", "0.01", "0.04", *options])
-    rows = json.loads(out.read_text())["cost"]["rows"]
+    out = root / "scale.json"
+    options = {"--photos": "1", "--artworks": root, "--checkpoint": CHECKPOINT, "--out": out}
+    scale.main(["--only", part, *more, *(str(w) for pair in options.items() for w in pair)])
+    return json.loads(out.read_text())[part]["rows"]
+
+
+def test_sizes_are_painted_in_processes_of_their_own(tmp_path, capsys):
+    rows = measured(tmp_path, "cost", "--megapixels", "0.01", "0.04")
     assert [round(row["megapixels"], 2) for row in rows] == [0.01, 0.04]
     assert all(row["peak_mb"] > 0 for row in rows)
     assert "cpu_over_line" in capsys.readouterr().out
 
 
 def test_memory_is_of_a_file_that_is_read_painted_and_written(tmp_path, capsys):
-    folder = tmp_path / "test" / "photo"
-    folder.mkdir(parents=True)
-    Image.fromarray(skimage.data.chelsea()).save(folder / "cat.png")
-    out = tmp_path / "scale.json"
-    options = {"--photos": "1", "--artworks": tmp_path, "--checkpoint": CHECKPOINT, "--out": out}
-    options = [str(word) for pair in options.items() for word in pair]
-    scale.main(["--only", "memory", "--megapixels", "0.1", "30", "--share", "0.01", *options])
-    small, large = json.loads(out.read_text())["memory"]["rows"]
+    small, large = measured(tmp_path, "memory", "--megapixels", "0.1", "30", "--share", "0.01")
     assert small["peak_mb"] == small["paint_mb"] > small["load_mb"] > 0
     # Pillow's image has four bytes a pixel. The pixels that are handed on are not in memory.
     assert 115 < large["load_mb"] - small["load_mb"] < 1.5 * 120
