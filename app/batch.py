@@ -27,6 +27,7 @@ import models
 from app import color, images
 from app.images import Picture
 from app.painter import Painter
+from models.strokes import Canvas
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
 
@@ -324,6 +325,7 @@ def paint_together(
     style: models.StyleCode,
     strength: float = 1.0,
     keep_color: str | None = None,
+    brushwork: float = 1.0,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -334,7 +336,8 @@ def paint_together(
     if len(sizes) != 1:
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
-    painted = painter.network.repaint(photos, style.to(painter.device), strength)
+    style, canvas = style.to(painter.device), Canvas(strokes=brushwork)
+    painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":
         painted = torch.cat([color.luminance(*pair) for pair in pairs])

@@ -14,9 +14,12 @@ from app.regions import Region
 from app.tiles import Box
 from models import statistics
 from models.network import STRIDE
+from models.strokes import Canvas
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
+
+MOST_BRUSHWORK = 3.0  # times the strokes that a network was trained with
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -25,7 +28,13 @@ SAMPLED_SHARE, FEWEST_SAMPLED = 8, 512 * 1024
 
 
 class Brush:
-    """One region's style, made ready for one photo."""
+    """One region's style, made ready for one photo.
+
+    Args:
+        brushwork: how strong the strokes are where the photo is plain, 1 as trained.
+        origin: top and left of the photo on the canvas of its strokes, pixels; see
+            `models.strokes`.
+    """
 
     def __init__(
         self,
@@ -35,10 +44,12 @@ class Brush:
         region: Region,
         strength: float,
         keep_color: str | None,
+        brushwork: float = 1.0,
+        origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
-        self.keep_color = keep_color
+        self.keep_color, self.brushwork, self.origin = keep_color, brushwork, origin
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
@@ -51,7 +62,7 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        digest.update(repr(self.rgb.shape).encode())
+        digest.update(repr((self.rgb.shape, self.origin, self.brushwork)).encode())
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.
@@ -61,7 +72,7 @@ class Brush:
     def encode(self) -> Tensor:
         """The whole photo's content features, under the region's statistics."""
         with statistics.record(self.share(self._whole)):
-            return self.network.encode_photo(self._tensor(self._whole))
+            return self.network.encode_photo(self._tensor(self._whole), self._canvas(self._whole))
 
     def survey(self) -> None:
         """Read the region's statistics from samples, to hold them in every tile."""
@@ -77,19 +88,20 @@ class Brush:
             if not weights.any():  # what little is painted lies between the samples
                 weights = None
         with statistics.record(weights, pool=True) as self.held:
-            painted = self.network.repaint(photos, self.style, self.strength)
+            canvas = self._canvas(*boxes)
+            painted = self.network.repaint(photos, self.style, self.strength, canvas=canvas)
         if self.keep_color == "matched":
             self.matching = color.matching(photos, painted, weights)
 
     def paint(self, tile: tiles.Tile, photo: Tensor, content: Tensor | None) -> Tensor:
         """The tile's core in the region's style, also where the region is not."""
-        crop = self._tensor(tile.crop)
+        crop, canvas = self._tensor(tile.crop), self._canvas(tile.crop)
         if self.held is not None:
             with statistics.hold(self.held):
-                painted = self.network.repaint(crop, self.style, self.strength, content)
+                painted = self.network.repaint(crop, self.style, self.strength, content, canvas)
         else:
             with statistics.record(self.share(tile.crop)):
-                painted = self.network.repaint(crop, self.style, self.strength, content)
+                painted = self.network.repaint(crop, self.style, self.strength, content, canvas)
         painted = painted[(..., *tile.core.within(tile.crop).slices)]
         if self.keep_color == "luminance":
             return color.luminance(photo, painted)
@@ -101,6 +113,12 @@ class Brush:
     def _weight(self, box: Box) -> float:
         share = self.share(box)
         return 1.0 if share is None else float(share.mean())
+
+    def _canvas(self, *boxes: Box) -> Canvas:
+        """Where parts of the photo lie on its canvas."""
+        top, left = self.origin
+        places = [(top + box.top, left + box.left) for box in boxes]
+        return Canvas(places, self.brushwork)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

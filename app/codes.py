@@ -118,7 +118,7 @@ def scores(
     """Mean log-probability of the class and share of pictures given to it.
 
     Args:
-        contents: what ``network.encode_content`` made of the photos, once for all codes.
+        contents: what ``network.encode_photo`` made of the photos, once for all codes.
     """
     logits = torch.cat(
         [judge(backbone(network.generate(content, code).clamp(-1, 1))) for content in contents]
@@ -155,7 +155,7 @@ class Chooser:
         if unknown := sorted(set(styles) - set(self.judge.classes)):
             raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
         self.contents = [
-            network.encode_content(photos.square(i, PHOTO_SIDE).to(device))
+            network.encode_photo(photos.square(i, PHOTO_SIDE).to(device))
             for i in spread(FINAL_PHOTOS, len(photos))
         ]
         every = max(1, len(self.contents) // SCREEN_PHOTOS)

@@ -157,7 +157,7 @@ def evaluate(
     with tqdm(total=len(photos) * len(codes), desc=title, unit="picture") as bar:
         for number, photo in enumerate(photos):
             start = time.perf_counter()
-            content = network.encode_content(photo)
+            content = network.encode_photo(photo)
             encoding = time.perf_counter() - start
             for name, code in codes.items():
                 start = time.perf_counter()

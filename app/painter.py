@@ -15,7 +15,7 @@ from torch import Tensor
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import WHOLE, Brush
+from app.brush import MOST_BRUSHWORK, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
 
@@ -134,6 +134,7 @@ class Painter:
         max_size: int | None = None,
         *,
         keep_color: str | None = None,
+        brushwork: float = 1.0,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -143,18 +144,22 @@ class Painter:
         style: one, or regions with a style each; a later region lies over an earlier one, and
         where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
-        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. mask: where a
+        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
+        how strong the strokes are where the photo is plain: 0 none, 1 as the network was trained,
+        up to MOST_BRUSHWORK; without effect on a network that was trained without. mask: where a
         single style is painted, as in Region. tile: the side of the tiles, pixels; None paints
         the photo whole up to WHOLE pixels and in tiles beyond. progress: called with the share
         that is done, from 0 to 1; what it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, or a mask beside regions.
+        an unknown keep_color, a brushwork out of its range, or a mask beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
         if keep_color is not None and keep_color not in color.WAYS:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
+        if not 0 <= brushwork <= MOST_BRUSHWORK:
+            raise ValueError(f"brushwork must be between 0 and {MOST_BRUSHWORK}, got {brushwork}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -169,7 +174,7 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            rgb = self._paint(picture.rgb, style, strength, keep_color, tile, progress)
+            rgb = self._paint(picture.rgb, style, strength, keep_color, brushwork, tile, progress)
         return replace(picture, rgb=rgb)
 
     def _paint(
@@ -178,6 +183,7 @@ class Painter:
         regions: Sequence[Region],
         strength: float,
         keep_color: str | None,
+        brushwork: float,
         side: int | None,
         progress: Callable[[float], None] | None,
     ) -> np.ndarray:
@@ -186,7 +192,7 @@ class Painter:
             side = max(height, width) if height * width <= WHOLE else TILE
         plan = list(tiles.plan(height, width, side, self.network.reach, STRIDE))
         brushes = [
-            Brush(self.network, self.device, rgb, region, strength, keep_color)
+            Brush(self.network, self.device, rgb, region, strength, keep_color, brushwork)
             for region in regions
             if region.bounds(height, width) is not None
         ]

@@ -21,7 +21,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import WHOLE
+from app.brush import MOST_BRUSHWORK, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -99,14 +99,12 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     on_gpu = painter.device.type != "cpu"
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
-        keep, tile = args.keep_color, args.tile
+        keep, tile, brushwork = args.keep_color, args.tile, args.brushwork
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
-            return batch.paint_together(pictures, painter, style, args.strength, keep)
-        return [
-            painter.paint(picture, style, args.strength, keep_color=keep, tile=tile)
-            for picture in pictures
-        ]
+            return batch.paint_together(pictures, painter, style, args.strength, keep, brushwork)
+        options = {"keep_color": keep, "brushwork": brushwork, "tile": tile}
+        return [painter.paint(picture, style, args.strength, **options) for picture in pictures]
 
     together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
     return batch.Work(
@@ -171,6 +169,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "mask": [batch.digest(mask) for mask in args.mask],
         "strength": args.strength,
         "keep_color": args.keep_color,
+        "brushwork": args.brushwork,
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -408,7 +407,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_style_options(parser: argparse.ArgumentParser) -> None:
-    """What says how to paint: --style, --blend, --strength, --keep-color, --max-size."""
+    """What says how to paint: --style, --blend, --strength, --brushwork and so on."""
     parser.add_argument(
         "--style",
         action="append",
@@ -430,6 +429,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="0..1",
         help="0 is the photo, 1 (the default) the full style",
+    )
+    parser.add_argument(
+        "--brushwork",
+        type=_brushwork,
+        default=1.0,
+        metavar=f"0..{MOST_BRUSHWORK:g}",
+        help="how strong the strokes are where a photo is plain, a sky say: 0 is smooth, 1 (the "
+        "default) as trained",
     )
     parser.add_argument(
         "--keep-color",
@@ -467,12 +474,20 @@ def _folder(text: str) -> Path:
 
 
 def _strength(text: str) -> float:
+    return _number(text, 1)
+
+
+def _brushwork(text: str) -> float:
+    return _number(text, MOST_BRUSHWORK)
+
+
+def _number(text: str, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not 0 <= value <= 1:  # false for NaN, too
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}")
+    if not 0 <= value <= most:  # false for NaN, too
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to {most:g}, got {text!r}")
     return value
 
 

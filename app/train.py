@@ -21,6 +21,7 @@ from models.objective import GD, PAPER, PERCEPTUAL
 MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
 REFINEMENT = 128
 GRAINED = 0.5  # share of the photos
+STROKES = 0.02
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -78,6 +79,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--width", type=int, help=f"channels of the first convolution ({DEFAULT.width})")
     add("--blocks", type=int, help=f"residual blocks ({DEFAULT.blocks})")
     add("--group-size", type=int, help="channels a whitening group (statistics: the width)")
+    add(
+        "--strokes",
+        type=float,
+        metavar="AMOUNT",
+        help="faint strokes that the network sees where a photo is plain, instead of the photo's "
+        f"noise: their standard deviation, of values in [-1, 1] ({STROKES} where a network of "
+        "statistics begins anew, else what --init has)",
+    )
     add("--size", type=int, default=144, help="side of the training crops, pixels (144)")
     add("--batch", type=int, default=3, help="photos a step and process (3)")
     add(
@@ -170,6 +179,8 @@ def _config(arguments: argparse.Namespace) -> models.RepainterConfig:
     given = {name: getattr(arguments, name) for name in SHAPE}
     given = {name: value for name, value in given.items() if value is not None}
     rule = {} if arguments.gradient is None else {"gradient": arguments.gradient}
+    if arguments.strokes is not None:
+        rule["strokes"] = arguments.strokes
     if arguments.start is not None:
         own = arguments.start.network.config
         for name, value in given.items():
@@ -184,6 +195,8 @@ def _config(arguments: argparse.Namespace) -> models.RepainterConfig:
     given.setdefault("coloring", "mlp" if given.get("method") == "gd" else DEFAULT.coloring)
     width = given.get("width", DEFAULT.width)
     given.setdefault("group_size", min(32, width * (4 if given["coloring"] == "mlp" else 1)))
+    if given["coloring"] == "statistics":
+        rule.setdefault("strokes", STROKES)
     return replace(DEFAULT, **given, **rule)
 
 
@@ -209,6 +222,8 @@ def _train(arguments: argparse.Namespace) -> str:
         chosen = "codes" if new else "all"
     if chosen == "codes" and start is None:
         raise ValueError("--train codes needs --init: the network that stays as it is")
+    if chosen != "all" and arguments.config.strokes != start.network.config.strokes:
+        raise ValueError("--strokes changes how all styles paint: it needs --train all")
     if arguments.only_new and chosen != "codes":
         raise ValueError("--only-new goes with --train codes")
     return chosen

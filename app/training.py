@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import csv
+import functools
 import math
 import os
 import platform
@@ -29,6 +30,7 @@ from app.codes import SPREAD, Chooser, medoid_codes, record_of, spread
 from app.dataset import PictureFolder, draw_crops
 from app.processes import Processes
 from app.samples import sample_sheet
+from models import strokes
 from models.objective import (
     DEEPEST_LAYER,
     JITTER,
@@ -39,6 +41,7 @@ from models.objective import (
     Weights,
     at_progress,
 )
+from models.strokes import Canvas
 
 LEARNING_RATE = 4e-4  # perceptual recipe: found by the trial
 PAPER_LEARNING_RATE = 1e-4
@@ -457,6 +460,7 @@ class Run:
             self._given(photos, grains[part]),
             tuple(numbers[part]),
             (self.draw.randrange(JITTER), self.draw.randrange(JITTER)),
+            self._canvas(count, part),
         )
 
     def _given(self, photos: Sequence[Tensor], seeds: Sequence[int]) -> Tensor | None:
@@ -469,6 +473,13 @@ class Run:
             grained = draw.random() < self.arguments.grain
             given.append(augment.grained(photo, draw) if grained else photo)
         return torch.cat(given).to(self.device)
+
+    def _canvas(self, count: int, part: slice) -> Canvas:
+        """A place for each photo of a part of the batch, where the network sees strokes."""
+        if not self.arguments.config.strokes:
+            return Canvas()
+        place = functools.partial(self.draw.randrange, strokes.SIDE)
+        return Canvas([(place(), place()) for _ in range(count)][part])
 
     def _batch_counts(self) -> tuple[int, int]:
         """Photos in a batch, all processes together, and how many learned codes paint."""

@@ -35,6 +35,7 @@ from app.regions import Region
 from app.tiles import Box
 from models import statistics
 from models.network import STRIDE
+from models.strokes import Canvas
 
 # By the result's suffix: the container, the encoder and its options. The quality is high, since
 # brushwork is all edges; 4:2:0 is what players and phones decode.
@@ -79,6 +80,7 @@ class Look:
     strength: float = 1.0
     keep_color: str | None = None
     max_size: int | None = None
+    brushwork: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -234,16 +236,21 @@ def _record(
     parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
-        painted = painter.network.repaint(photos, look.style.to(painter.device), look.strength)
+        style, canvas = look.style.to(painter.device), _canvas(boxes * len(frames), look)
+        painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
     return held, color.matching(photos, painted) if matched else None
 
 
-class Pan:
-    """Follows a camera that pans, so that the network's grid can move with the scene.
+def _canvas(boxes: Sequence[Box], look: Look) -> Canvas:
+    return Canvas([(box.top, box.left) for box in boxes], look.brushwork)
 
-    The network computes on a grid of STRIDE pixels. What moves by less across it is painted anew
-    in every frame, and its strokes shimmer.
+
+class Pan:
+    """Follows a camera that pans, so that the network's grid and strokes can move with the scene.
+
+    The network computes on a grid of STRIDE pixels, and puts strokes where a photo is plain. What
+    moves across them is painted anew in every frame, and its strokes shimmer.
     """
 
     def __init__(self) -> None:
@@ -254,7 +261,7 @@ class Pan:
         self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def follow(self, rgb: np.ndarray) -> tuple[int, int]:
-        """Rows and columns to put before the next frame, (H, W, 3) uint8: 0..STRIDE-1 each."""
+        """Rows and columns by which the camera has moved at the next frame, (H, W, 3) uint8."""
         spectrum = _spectrum(rgb)
         moved = _moved(self._reference, spectrum)
         if moved is None:
@@ -264,7 +271,7 @@ class Pan:
             self._reference = spectrum, self.moved
             moved = self.moved
         self.moved, self._last = moved, (spectrum, moved)
-        down, right = moved % STRIDE
+        down, right = moved
         return int(down), int(right)
 
 
@@ -301,23 +308,33 @@ def _shift(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
 
 @torch.no_grad()
 def paint_frame(
-    rgb: np.ndarray, shot: Shot, painter: Painter, look: Look, before: tuple[int, int] = (0, 0)
+    rgb: np.ndarray, shot: Shot, painter: Painter, look: Look, moved: tuple[int, int] = (0, 0)
 ) -> np.ndarray:
     """One frame painted under its shot's statistics: (H, W, 3) uint8.
 
     Args:
-        before: rows and columns that are put before the frame while it is painted; see Pan.
+        moved: rows and columns by which the camera has moved since the shot began; see Pan.
     """
     rgb = _small(rgb, look)
     if look.strength == 0:
         return rgb
     if not len(shot.held):
-        options = {"keep_color": look.keep_color}
+        options = {"keep_color": look.keep_color, "brushwork": look.brushwork}
         return painter.paint(Picture(rgb), look.style, look.strength, **options).rgb
+    before = tuple(distance % STRIDE for distance in moved)
     rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
     height, width = rgb.shape[:2]
-    region = Region(look.style)
-    brush = Brush(painter.network, painter.device, rgb, region, look.strength, look.keep_color)
+    origin = (moved[0] - before[0], moved[1] - before[1])
+    brush = Brush(
+        painter.network,
+        painter.device,
+        rgb,
+        Region(look.style),
+        look.strength,
+        look.keep_color,
+        look.brushwork,
+        origin,
+    )
     brush.held, brush.matching = shot.held, shot.matching
     side = max(height, width) if height * width <= WHOLE else TILE
     result = np.empty_like(rgb)
@@ -397,8 +414,8 @@ class _Painting:
             self._shot = next(self._shots, self._shot)
         self._count += 1
         photo = _small(upright_rgb(frame), self.look)
-        before = self._pan.follow(photo)
-        rgb = paint_frame(photo, self._shot, self.painter, self.look, before)
+        moved = self._pan.follow(photo)
+        rgb = paint_frame(photo, self._shot, self.painter, self.look, moved)
         painted = _encodable(rgb, *self._size)
         painted.pts, painted.time_base = frame.pts, frame.time_base
         if self._last is not None and (frame.pts is None or frame.pts <= self._last):
@@ -517,7 +534,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    look = Look(style, args.strength, args.keep_color, args.max_size)
+    look = Look(style, args.strength, args.keep_color, args.max_size, args.brushwork)
     started = time.perf_counter()
     try:
         notes = repaint(args.clip, args.out, painter, look, strip=args.strip)

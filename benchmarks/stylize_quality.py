@@ -32,7 +32,7 @@ from app.codes import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
 from app.shipped import CLASSIFIER
-from models import losses
+from models import losses, strokes
 from models import network as network_module
 from models.efficient import STAGES
 from models.judge import LinearJudge, PooledFeatures
@@ -90,7 +90,7 @@ def plain_roughness(photo: torch.Tensor, picture: torch.Tensor) -> tuple[float, 
     Means over all pixels, the first in levels of 255: over several photos, the ratio of the two
     sums is the change of a plain pixel.
     """
-    plain = float(losses.plainness(photo).mean())
+    plain = float(strokes.plainness(photo).mean())
     return 127.5 * float(losses.flat_variation(picture, photo)), plain
 
 

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.strokes import plainness
 from models.style_code import StyleCode
 
-FLAT = 0.03  # change of a photo in [-1, 1] from pixel to pixel at which it is hardly plain any more
-FLAT_REACH = 4  # pixels: what is nearer to an edge of the photo is not plain either
 OTHER_HEADS = 1.0  # weight of the heads of other domains beside a picture's own
 
 
@@ -59,21 +58,6 @@ def total_variation(image: Tensor) -> Tensor:
     """Mean absolute difference of neighbours, horizontal plus vertical."""
     horizontal = (image[..., 1:] - image[..., :-1]).abs().mean()
     return horizontal + (image[..., 1:, :] - image[..., :-1, :]).abs().mean()
-
-
-def plainness(photo: Tensor) -> Tensor:
-    """Where photos (B, 3, H, W) in [-1, 1] are plain: (B, 1, H, W), 1 in a clear sky, 0 at edges.
-
-    Grain and the blocks of a JPEG are blurred away first.
-    """
-    smooth = F.avg_pool2d(photo, 5, 1, 2, count_include_pad=False)
-    change = torch.zeros_like(smooth[:, :1])
-    across = (smooth[..., 1:] - smooth[..., :-1]).abs().amax(1, keepdim=True)
-    down = (smooth[..., 1:, :] - smooth[..., :-1, :]).abs().amax(1, keepdim=True)
-    change[..., 1:] = across
-    change[..., 1:, :] = torch.maximum(change[..., 1:, :], down)
-    largest = F.max_pool2d(change, 2 * FLAT_REACH + 1, 1, FLAT_REACH)
-    return torch.exp(-(largest / FLAT).square())
 
 
 def flat_variation(image: Tensor, photo: Tensor) -> Tensor:

@@ -16,14 +16,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
-from models import statistics
+from models import statistics, strokes
 from models.refinement import CodeRefinement
+from models.strokes import Canvas
 from models.style_code import StyleCode
 
 COLORINGS = ("statistics", "mlp")
 METHODS = ("svd", "gd")
 STRIDE = 4  # two stride-2 convolutions: heights and widths inside are padded to a multiple of it
 SMALLEST = 8  # pixels; below, a reflection pad would be wider than the feature map
+CANVAS = Canvas()
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class RepainterConfig:
         hidden: width of the coloring MLPs.
         refinement: width of the MLP that refines a painting's statistics; 0: none
             (statistics only).
+        strokes: standard deviation of the faint strokes that the network sees where a photo is
+            plain, in place of the photo's noise; 0: it sees the photo as it is. See
+            :mod:`models.strokes`.
     """
 
     width: int = 24
@@ -52,6 +57,7 @@ class RepainterConfig:
     eps: float = 1e-2
     hidden: int = 256
     refinement: int = 0
+    strokes: float = 0.0
 
     def __post_init__(self) -> None:
         if self.coloring not in COLORINGS:
@@ -69,6 +75,8 @@ class RepainterConfig:
             raise ValueError(f"groups of {self.group_size} don't divide {smallest} channels")
         if not self.eps > 0:
             raise ValueError(f"eps must be positive, got {self.eps}")
+        if not 0 <= self.strokes < 1:
+            raise ValueError(f"strokes must be at least 0 and below 1, got {self.strokes}")
         wct.as_rule(self.gradient)
 
     @property
@@ -415,7 +423,12 @@ class Repainter(nn.Module):
         for layer in reversed([layer for layer in encoder if isinstance(layer, nn.Conv2d)]):
             kernel, stride, padding = layer.kernel_size[0], layer.stride[0], layer.padding[0]
             low, high = stride * low - padding, stride * high - padding + kernel - 1
-        return low, high
+        return strokes.sees(low, high) if self.config.strokes else (low, high)
+
+    def prepare(self, photo: Tensor, canvas: Canvas = CANVAS) -> Tensor:
+        """What the encoder is to see of photos (B, 3, H, W): see :func:`models.strokes.prepare`."""
+        amount = self.config.strokes
+        return strokes.prepare(photo, amount, canvas) if amount else photo
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -479,7 +492,7 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        return self.generate(self.encode_content(photo), code, strength)
+        return self.generate(self.encode_content(self.prepare(photo)), code, strength)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -489,11 +502,15 @@ class Repainter(nn.Module):
         return self.refine(self.reconstruct(_pad(painting))[1])
 
     @torch.no_grad()
-    def encode_photo(self, photo: Tensor) -> Tensor:
-        """Content features of photos (B, 3, H, W) in [-1, 1], of any size."""
+    def encode_photo(self, photo: Tensor, canvas: Canvas = CANVAS) -> Tensor:
+        """Content features of photos (B, 3, H, W) in [-1, 1], of any size, prepared.
+
+        Args:
+            canvas: for a network that sees strokes: where they lie, and how strong they are.
+        """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        return self.encode_content(_pad(photo))
+        return self.encode_content(self.prepare(_pad(photo), canvas))
 
     @torch.no_grad()
     def repaint(
@@ -502,6 +519,7 @@ class Repainter(nn.Module):
         code: StyleCode,
         strength: float = 1.0,
         content: Tensor | None = None,
+        canvas: Canvas = CANVAS,
     ) -> Tensor:
         """Photos (B, 3, H, W) in [-1, 1], of any size, in the style of a code.
 
@@ -510,6 +528,7 @@ class Repainter(nn.Module):
 
         Args:
             content: what :meth:`encode_photo` made of the photos before, to spare the time.
+            canvas: as in :meth:`encode_photo`; content was made with one already.
 
         Raises:
             ValueError: a wrong shape, or a strength outside [0, 1].
@@ -519,7 +538,7 @@ class Repainter(nn.Module):
         if strength == 0:
             return photo.clone()
         if content is None:
-            content = self.encode_photo(photo)
+            content = self.encode_photo(photo, canvas)
         height, width = photo.shape[-2:]
         picture = self.generate(content, code, strength)[..., :height, :width]
         if strength < 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.network import STRIDE, Repainter
 from models.perceptual import PerceptualNetwork
+from models.strokes import Canvas
 from models.style_code import StyleCode
 
 CONTENT_LAYER = "relu3_1"
@@ -74,6 +75,7 @@ class Batch:
     Attributes:
         given: what the network gets to see of the photos, if not the photos themselves: the same
             ones, grained or compressed.
+        canvas: where the photos lie under the strokes that the network sees.
         taught: the learned codes, by number, that the first photos are painted with; their
             paintings only say what the result should look like.
         window: top and left, 0 to JITTER - 1: where the frozen networks look.
@@ -85,6 +87,7 @@ class Batch:
     given: Tensor | None = None
     taught: tuple[int, ...] = ()
     window: tuple[int, int] = (0, 0)
+    canvas: Canvas = field(default_factory=Canvas)
 
     def seen(self, images: Tensor) -> Tensor:
         """The part of images (B, 3, side, side) that the frozen networks look at."""
@@ -138,7 +141,8 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        content_x = network.encode_content(x if batch.given is None else batch.given)
+        given = network.prepare(x if batch.given is None else batch.given, batch.canvas)
+        content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
             self._other_way_round(batch, content_x, style, painted, terms)

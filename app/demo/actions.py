@@ -70,6 +70,7 @@ def page_wish(
     second_painting: str | None,
     share: float,
     strength: float,
+    brushwork: float,
     keep_color: bool,
     size: int,
 ) -> Wish:
@@ -81,6 +82,7 @@ def page_wish(
         second_painting=second_painting,
         share=share,
         strength=strength,
+        brushwork=brushwork,
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
     )
@@ -150,6 +152,7 @@ class Actions:
         second_painting: str | None,
         share: float,
         strength: float,
+        brushwork: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -158,7 +161,15 @@ class Actions:
         """The painting; `files` then makes what is downloaded of it, once the page shows it."""
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = page_wish(
-                style, painting, second, second_painting, share, strength, keep_color, size
+                style,
+                painting,
+                second,
+                second_painting,
+                share,
+                strength,
+                brushwork,
+                keep_color,
+                size,
             )
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
             picture = self.studio.read(photo, max_size=wish.max_size)
@@ -193,6 +204,7 @@ class Actions:
         self,
         photo: str | None,
         strength: float,
+        brushwork: float,
         keep_color: bool,
         request: gr.Request,
     ):
@@ -202,7 +214,9 @@ class Actions:
             with self.studio.new_folder() as folder:
                 shown = []
                 for number, name in enumerate(self.studio.names):
-                    wish = page_wish(name, None, "", None, 0, strength, keep_color, _STRIP_SIDE)
+                    wish = page_wish(
+                        name, None, "", None, 0, strength, brushwork, keep_color, _STRIP_SIDE
+                    )
                     after = self.studio.paint(picture, wish, lambda _: check()).after
                     path = save_shown(after, folder / str(number))
                     shown.append((str(path), TITLES.get(name, name)))
@@ -218,6 +232,7 @@ class Actions:
         second_painting: str | None,
         share: float,
         strength: float,
+        brushwork: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -228,7 +243,15 @@ class Actions:
             if not photos:
                 raise RefusedError("Choose some photos first.")
             wish = page_wish(
-                style, painting, second, second_painting, share, strength, keep_color, size
+                style,
+                painting,
+                second,
+                second_painting,
+                share,
+                strength,
+                brushwork,
+                keep_color,
+                size,
             )
             self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
             with self.studio.new_folder() as folder:
@@ -297,6 +320,7 @@ class Actions:
         keep_color: str = "",
         mask: str | None = None,
         format: str = "png",
+        brushwork: float = 1.0,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -306,6 +330,7 @@ class Actions:
         None keeps its size. second_style, share: another style (or `painting`, beside a first
         style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
         colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
+        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 as trained.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -316,6 +341,7 @@ class Actions:
                 share=share,
                 strength=strength,
                 keep_color=keep_color or None,
+                brushwork=brushwork,
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

@@ -8,6 +8,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
+from app.brush import MOST_BRUSHWORK
 from app.demo.actions import Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
@@ -88,6 +89,7 @@ class _Choices(NamedTuple):
     second_painting: PictureFile
     share: gr.Slider
     strength: gr.Slider
+    brushwork: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
 
@@ -198,10 +200,18 @@ def _options_section() -> tuple:
             strength = gr.Slider(
                 0, 1, value=1.0, step=0.05, label="Strength", info="0 is the photo as it is"
             )
-            keep_color = gr.Checkbox(label="Keep the photo's colors")
+            brushwork = gr.Slider(
+                0,
+                MOST_BRUSHWORK,
+                value=1.0,
+                step=0.1,
+                label="Brushwork",
+                info="Strokes in skies and walls: 0 is smooth",
+            )
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
-    return strength, keep_color, size
+            keep_color = gr.Checkbox(label="Keep the photo's colors")
+    return strength, brushwork, keep_color, size
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
@@ -329,7 +339,7 @@ def _wire_painting(
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
         actions.strip,
-        [given.photo, choices.strength, choices.keep_color],
+        [given.photo, choices.strength, choices.brushwork, choices.keep_color],
         one.strip,
         concurrency_id=_ONE,
         **_SLOW,
@@ -401,6 +411,7 @@ def _endpoints(actions: Actions) -> None:
             gr.Textbox("", label="keep_color"),
             PictureFile(label="mask", type="filepath"),
             gr.Textbox("png", label="format"),
+            gr.Number(1.0, label="brushwork"),
         ]
         gr.Button().click(
             actions.stylize,

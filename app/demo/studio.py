@@ -52,8 +52,9 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. max_size: pixels on the longest side, None for the photo's own. mask: a
-    picture whose white part is painted, None for everywhere.
+    strength: 0..1. brushwork: of plain parts, as in Painter.paint. max_size: pixels on the
+    longest side, None for the photo's own. mask: a picture whose white part is painted, None for
+    everywhere.
     """
 
     style: str
@@ -63,6 +64,7 @@ class Wish:
     share: float = 0.5
     strength: float = 1.0
     keep_color: str | None = None
+    brushwork: float = 1.0
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -179,6 +181,7 @@ class Studio:
             code,
             strength=wish.strength,
             keep_color=wish.keep_color,
+            brushwork=wish.brushwork,
             mask=wish.mask,
             progress=progress,
         )

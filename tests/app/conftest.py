@@ -16,7 +16,9 @@ from app import images, train
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint whose styles are "dots" (one code) and "stripes" (two codes)."""
     torch.manual_seed(0)
-    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8)).eval()
+    network = models.Repainter(
+        models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
+    ).eval()
     paintings = {
         "dots": [skimage.data.coffee()[:64, :64]],
         "stripes": [skimage.data.chelsea()[:64, :64], skimage.data.astronaut()[:64, :64]],

@@ -167,6 +167,22 @@ def test_the_smallest_pictures_keep_their_size(tiny, size):
     assert tiny.paint(gray, tiny.style("dots")).rgb.shape == (height, width, 3)
 
 
+def test_brushwork_makes_a_plain_photo_livelier_and_is_not_mixed_up_with_another(tiny):
+    sky, style = Picture(skimage.data.rocket()[:80, 240:400]), tiny.style("dots")
+
+    def roughness(brushwork: float) -> float:
+        painted = tiny.paint(sky, style, brushwork=brushwork).rgb.astype(float)
+        return float(np.abs(np.diff(painted, axis=1)).mean())
+
+    assert roughness(0) < roughness(1) < roughness(3)  # content of each is remembered apart
+
+
+@pytest.mark.parametrize("brushwork", [-0.01, 3.1, float("nan")])
+def test_a_brushwork_outside_its_range_is_refused(tiny, photo, brushwork):
+    with pytest.raises(ValueError, match="brushwork must be between 0 and 3"):
+        tiny.paint(photo, tiny.style("dots"), brushwork=brushwork)
+
+
 @pytest.mark.parametrize("strength", [-0.01, 1.01, float("nan"), float("inf")])
 def test_a_strength_outside_0_to_1_is_refused(tiny, photo, strength):
     with pytest.raises(ValueError, match="between 0 and 1"):
@@ -213,7 +229,9 @@ def test_a_photo_beyond_the_budget_is_tiled_under_statistics_of_samples(tiny, la
     seen = []
     repaint = tiny.network.repaint
     monkeypatch.setattr(
-        tiny.network, "repaint", lambda photo, *a: seen.append(photo.shape) or repaint(photo, *a)
+        tiny.network,
+        "repaint",
+        lambda photo, *a, **k: seen.append(photo.shape) or repaint(photo, *a, **k),
     )
     monkeypatch.setattr(painter, "WHOLE", 100 * 100)
     monkeypatch.setattr(painter, "TILE", 64)
@@ -346,7 +364,7 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
     own, encoded = Painter(checkpoint, device="cpu"), []
     encode = own.network.encode_photo
     monkeypatch.setattr(
-        own.network, "encode_photo", lambda tensor: encoded.append(1) or encode(tensor)
+        own.network, "encode_photo", lambda *given: encoded.append(1) or encode(*given)
     )
     first = own.paint(photo, own.style("dots"))
     again = own.paint(Picture(photo.rgb.copy(), name="another"), own.style("dots"))
@@ -362,7 +380,7 @@ def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
     encoded = []
     encode = own.network.encode_photo
     monkeypatch.setattr(
-        own.network, "encode_photo", lambda tensor: encoded.append(1) or encode(tensor)
+        own.network, "encode_photo", lambda *given: encoded.append(1) or encode(*given)
     )
     shifted = [Picture(np.roll(photo.rgb, shift, 0)) for shift in range(3)]
     for picture in (*shifted, shifted[2], shifted[1]):

@@ -279,6 +279,20 @@ def test_a_blend_without_a_style_is_its_parts(run, photos, tmp_path, checkpoint,
     assert np.array_equal(images.load(tmp_path / "out" / "cup.png").rgb, wanted.rgb)
 
 
+@pytest.mark.parametrize("together", [(), ("--batch", 2)])
+def test_brushwork_reaches_the_painter(run, tmp_path, checkpoint, together):
+    (tmp_path / "skies").mkdir()
+    for name in ("one.png", "two.png"):
+        save(tmp_path / "skies" / name, skimage.data.rocket()[:60, 240:320])
+    assert run(tmp_path / "skies", "--brushwork", 3, *together)[0] == 0
+    painter = Painter(checkpoint, "cpu")
+    photo, style = images.load(tmp_path / "skies" / "one.png"), painter.style("dots")
+    painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
+    wanted, usual = (painter.paint(photo, style, brushwork=b).rgb for b in (3, 1))
+    assert np.abs(painted - wanted).max() <= 1
+    assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
+
+
 @pytest.mark.parametrize("way", ["luminance", "matched", None])
 def test_keep_color_and_tile_reach_the_painter(run, photos, tmp_path, checkpoint, way):
     options = ("--tile", 16, "--keep-color", *([way] if way else []))
@@ -532,6 +546,12 @@ def refused(result: tuple[int, str, str], out: Path) -> str:
     assert "Traceback" not in err
     assert not out.exists() or written(out) == []
     return err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("brushwork", ["-0.1", "3.1", "nan", "bold"])
+def test_a_brushwork_outside_0_to_3(run, photos, tmp_path, brushwork):
+    message = refused(run(photos, f"--brushwork={brushwork}"), tmp_path / "out")
+    assert message.endswith(f"--brushwork: must be a number from 0 to 3, got '{brushwork}'")
 
 
 @pytest.mark.parametrize("strength", ["-0.1", "1.01", "nan", "inf", "much"])

@@ -97,6 +97,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     page.wait_for_function("document.querySelector('#photo img').src.includes('stripes-2')")
     choose(page, "dots")
     page.get_by_label("number input for Strength").fill("0.5")
+    page.get_by_label("number input for Brushwork").fill("2")
     page.get_by_role("checkbox", name="Keep the photo's colors").check()
     choose(page, "512 px")
     paint(page)
@@ -104,7 +105,8 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     assert name == "cat-stripes-2-dots.png"
     photo = photos.parent / "cat-stripes-2.png"
     Image.fromarray(wanted).save(photo)
-    again = from_command_line(photo, "--style", "dots", "--strength", "0.5", "--keep-color")
+    half = ("--strength", "0.5", "--brushwork", "2", "--keep-color")
+    again = from_command_line(photo, "--style", "dots", *half)
     np.testing.assert_array_equal(pixels(file), again)
 
 

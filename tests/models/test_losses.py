@@ -5,6 +5,7 @@ import torch
 
 from models import losses
 from models.style_code import StyleCode
+from tests.models.small import plain_photo_with_an_edge
 
 
 def test_gram_of_two_orthogonal_channels():
@@ -69,22 +70,6 @@ def test_style_code_loss_counts_every_tensor_alike():
     target = StyleCode((torch.ones(1, 2), 100 * torch.ones(1, 3)))
     off = StyleCode((1.5 * torch.ones(1, 2), 100 * torch.ones(1, 3)))
     assert losses.style_code_loss(off, target) == pytest.approx(0.25)
-
-
-def plain_photo_with_an_edge() -> torch.Tensor:
-    """Left half dark, right half bright, each with grain and a faint ramp: (1, 3, 64, 64)."""
-    torch.manual_seed(0)
-    photo = torch.linspace(-0.05, 0.05, 64)[:, None].expand(1, 3, 64, 64).clone()
-    photo[..., 32:] += 0.6
-    return photo + 0.01 * torch.randn_like(photo)
-
-
-def test_plainness_is_high_in_grain_and_ramps_and_low_near_edges():
-    plain = losses.plainness(plain_photo_with_an_edge())
-    assert plain.shape == (1, 1, 64, 64)
-    assert float(plain[..., :20].min()) > 0.8 and float(plain[..., 44:].min()) > 0.8
-    assert float(plain[..., 28:36].max()) < 0.1
-    assert torch.equal(losses.plainness(torch.zeros(2, 3, 16, 24)), torch.ones(2, 1, 16, 24))
 
 
 def test_flat_variation_counts_stripes_on_plain_ground_alone():

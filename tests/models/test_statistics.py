@@ -9,6 +9,7 @@ from torch import nn
 import models
 import wct
 from models import statistics
+from models.strokes import Canvas
 from tests.models.small import SMALL, picture
 
 
@@ -61,12 +62,13 @@ def test_a_crop_under_the_wholes_statistics_is_the_crop_of_the_whole(network, co
     # The lower right part, which ends with the picture; its other ends are cuts.
     top, left = 20, 48
     with statistics.hold(recorded):
-        crop = network.repaint(photo[..., top:, left:], code, strength)
+        canvas = Canvas([(top, left)])
+        crop = network.repaint(photo[..., top:, left:], code, strength, canvas=canvas)
     inside = crop[..., margin:, margin:]
     expected = whole[..., top + margin :, left + margin :]
     assert inside.shape[-2:] == (margin + 4, margin + 42)
     torch.testing.assert_close(inside, expected, atol=1e-5, rtol=0)
-    own = network.repaint(photo[..., top:, left:], code, strength)
+    own = network.repaint(photo[..., top:, left:], code, strength, canvas=canvas)
     assert (own[..., margin:, margin:] - expected).abs().max() > 1e-3
 
 

@@ -1,0 +1,151 @@
+"""What a network sees of a photo where it is plain: faint strokes instead of the photo's noise.
+
+Whitening divides by what little a clear sky varies. A network then paints the photo's grain and
+the blocks of its compression, through whatever its layers pass best: a weave, the same in all
+skies. So where a photo is plain its noise is smoothed away, and strokes too faint to be seen are
+put there, for painted ones to grow from.
+
+The strokes are noise smeared along a smooth flow: Cabral and Leedom, "Imaging Vector Fields Using
+Line Integral Convolution", 1993. They lie still, as on a canvas that repeats every SIDE pixels: a
+tile of a picture is prepared as the whole picture is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SIDE = 512  # pixels
+WIDTH = 2.0  # pixels, of a stroke: the standard deviation across it
+LENGTH = 8  # pixels to each side of a stroke's middle
+FLOW = 40.0  # pixels: the flow's directions change over about this distance
+TILT, TURNS = 0.25, 0.7  # radians: the flow's mean direction, and its standard deviation
+COARSEST = 16.0  # pixels; what is wider than this would be spots and not strokes
+SEED = 0
+
+FLAT = 0.15  # step of a photo in [-1, 1] from block to block at which it is hardly plain any more
+BLOCK = 4  # pixels; the network's own stride, so that tiles of a picture have the same blocks
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Where photos lie on the canvas that carries the strokes.
+
+    Args:
+        origins: top and left of each photo, pixels, of any sign; one may stand for all.
+        strokes: how strong they are, as a multiple of what the network was trained with.
+    """
+
+    origins: Sequence[tuple[int, int]] = ((0, 0),)
+    strokes: float = 1.0
+
+
+def prepare(photo: Tensor, amount: float, canvas: Canvas) -> Tensor:
+    """Photos (B, 3, H, W) in [-1, 1], smoothed and with strokes where they are plain.
+
+    Args:
+        amount: the strokes' standard deviation in the plainest places.
+
+    Raises:
+        ValueError: neither one origin nor as many as there are photos.
+    """
+    origins = canvas.origins
+    if len(origins) not in (1, len(photo)):
+        raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
+    means = _means(photo)
+    smooth = F.avg_pool2d(means, 3, 1, 1, count_include_pad=False)
+    strokes = torch.cat([_cut(photo, *origin) for origin in origins])
+    size = photo.shape[-2:]
+    ground = _enlarged(smooth, size) + amount * canvas.strokes * strokes
+    return torch.lerp(photo, ground, _plain(means, size))
+
+
+def sees(first: int, last: int) -> tuple[int, int]:
+    """The first and the last column of the photo that columns first to last of it, prepared, need.
+
+    Enlarging reads one block beside a column's own, on its nearer side, and what is plain there
+    hangs on two more to each side.
+    """
+    half = BLOCK // 2
+    low = (first - half) // BLOCK - 2
+    high = (last + half) // BLOCK + 2
+    return BLOCK * low, BLOCK * high + BLOCK - 1
+
+
+def plainness(photo: Tensor) -> Tensor:
+    """Where photos (B, 3, H, W) in [-1, 1] are plain: (B, 1, H, W), 1 in a clear sky, 0 at edges.
+
+    Read from means over blocks, which have lost grain and most of the traces of a JPEG.
+    """
+    return _plain(_means(photo), photo.shape[-2:])
+
+
+def _means(photo: Tensor) -> Tensor:
+    return F.avg_pool2d(photo, BLOCK, ceil_mode=True)
+
+
+def _plain(means: Tensor, size: tuple[int, int]) -> Tensor:
+    across = (means[..., 1:] - means[..., :-1]).abs().amax(1, keepdim=True)
+    down = (means[..., 1:, :] - means[..., :-1, :]).abs().amax(1, keepdim=True)
+    step = torch.maximum(F.pad(across, (1, 0)), F.pad(down, (0, 0, 1, 0)))
+    # A step lies between two blocks: neither is plain, nor are their neighbours.
+    largest = F.max_pool2d(F.pad(step, (1, 2, 1, 2)), 4, 1)
+    return _enlarged(torch.exp(-(largest / FLAT).square()), size)
+
+
+def _enlarged(blocks: Tensor, size: tuple[int, int]) -> Tensor:
+    whole = F.interpolate(blocks, scale_factor=BLOCK, mode="bilinear", align_corners=False)
+    return whole[..., : size[0], : size[1]]
+
+
+def _cut(photo: Tensor, top: int, left: int) -> Tensor:
+    """The canvas under a photo: (1, 1, H, W)."""
+    canvas = _canvas().to(photo)
+    rows = (torch.arange(photo.shape[-2], device=photo.device) + top) % SIDE
+    columns = (torch.arange(photo.shape[-1], device=photo.device) + left) % SIDE
+    return canvas[:, :, rows[:, None], columns]
+
+
+@functools.cache
+def _canvas() -> Tensor:
+    """Strokes of mean 0 and standard deviation 1 that go on at the opposite border."""
+    draw = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        noise = _blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), WIDTH)
+        flow = _blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), FLOW)
+        flow = TILT + TURNS * (flow - flow.mean()) / flow.std()
+        directions = torch.cat([flow.cos(), flow.sin()], 1)
+        places = torch.arange(SIDE, dtype=torch.float32)
+        start = torch.stack(torch.meshgrid(places, places, indexing="xy"))[None]
+        strokes = noise.clone()
+        for sign in (1, -1):
+            place = start
+            for _ in range(LENGTH):
+                place = place + sign * _at(directions, place)
+                strokes += _at(noise, place)
+        strokes -= _blurred(strokes, COARSEST)
+        return (strokes - strokes.mean()) / strokes.std()
+
+
+def _blurred(image: Tensor, deviation: float) -> Tensor:
+    """A Gaussian blur of an image that goes on at the opposite border."""
+    rows, columns = (torch.fft.fftfreq(image.shape[-2]), torch.fft.rfftfreq(image.shape[-1]))
+    gain = torch.exp(-2 * (math.pi * deviation) ** 2 * (rows[:, None] ** 2 + columns**2))
+    return torch.fft.irfft2(torch.fft.rfft2(image) * gain, s=image.shape[-2:])
+
+
+def _at(image: Tensor, places: Tensor) -> Tensor:
+    """An image that goes on at the opposite border, between its pixels.
+
+    Args:
+        places: (1, 2, H, W), columns and rows.
+    """
+    image = F.pad(image, (0, 1, 0, 1), mode="circular")
+    grid = (places % SIDE) * 2 / SIDE - 1
+    return F.grid_sample(image, grid.permute(0, 2, 3, 1), mode="bilinear", align_corners=True)
