@@ -2,8 +2,8 @@
 
 Style accuracy by the committed classifier and by a linear judge of another backbone (built-in
 codes, and random test paintings as references), edge correlation, sharpness, what repeats with the
-network's stride, roughness where a photo is plain, strength 0, seconds against the GD-WCT-sized
-network, the spectral layers' share, peak memory.
+network's stride, roughness and regularity where a photo is plain, strength 0, seconds against the
+GD-WCT-sized network, the spectral layers' share, peak memory.
 Prints its tables and writes JSON.
 
 python -m benchmarks.stylize_quality --checkpoint checkpoints/artworks.safetensors
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from models import losses, strokes
 from models import network as network_module
 from models.efficient import STAGES
 from models.judge import LinearJudge, PooledFeatures
-from models.measures import edge_correlation, sharpness
+from models.measures import edge_correlation, regularity, sharpness
 from models.network import STRIDE
 
 SECOND = "efficientnet-lite2"  # a backbone that no training here has seen
@@ -105,7 +106,7 @@ def style_tables(
 
     Each style has its accuracy and the shares of all classes a judge, edge correlation,
     sharpness, the share of fine structure that repeats with the network's stride, and the
-    roughness of what is plain in the photo.
+    roughness and the regularity of what is plain in the photo.
     """
     network, photos = checkpoint.network, tests["photo"]
     draw = random.Random(seed)
@@ -116,7 +117,7 @@ def style_tables(
         for kind in ("built-in", "random reference"):
             for name, codes in checkpoint.styles.items():
                 predicted: dict[str, list[int]] = {judge: [] for judge in judges}
-                rows = []
+                rows, regular = [], []
                 for index in indices:
                     photo = photos.tensor(index)
                     code = codes[0]
@@ -138,6 +139,7 @@ def style_tables(
                             *plain_roughness(photo, picture),
                         )
                     )
+                    regular += regularity(picture, strokes.plainness(photo)).tolist()
                     bar.update()
                 edges, sharp, grid, rough, plain = map(statistics.fmean, zip(*rows, strict=True))
                 verdicts = {}
@@ -150,8 +152,19 @@ def style_tables(
                     "sharpness": sharp,
                     "grid_share": grid,
                     "plain_roughness": rough / plain,
+                    "plain_regularity": statistics.fmean(regular) if regular else None,
                 }
     return table
+
+
+def paintings_regularity(tests: dict[str, PictureFolder]) -> dict[str, float | None]:
+    """Regularity of the plain parts of each class's real test pictures, a mean over patches."""
+    result = {}
+    for name, folder in tests.items():
+        pictures = [folder.tensor(i) for i in range(len(folder))]
+        patches = [x for p in pictures for x in regularity(p, strokes.plainness(p)).tolist()]
+        result[name] = statistics.fmean(patches) if patches else None
+    return result
 
 
 def strength_claims(checkpoint: models.Checkpoint, tests: dict[str, PictureFolder]) -> dict:
@@ -268,17 +281,35 @@ def print_tables(report: dict) -> None:
             photo = statistics.fmean(row["called"]["photo"] for row in judged.values())
             print(f"{'mean':10} {mean:8.2f}  {photo:12.2f}")
         print(
-            f"\n{kind}\n{'style':10} edges  sharpness  grid share  roughness of plain parts, levels"
+            f"\n{kind}\n{'style':10} edges  sharpness  grid share  "
+            "plain parts: roughness, levels  regularity"
         )
         measures = ("edge_correlation", "sharpness", "grid_share", "plain_roughness")
-        means = {m: statistics.fmean(row[m] for row in rows.values()) for m in measures}
+        measures = (*measures, "plain_regularity")
+        means = {m: _mean(row[m] for row in rows.values()) for m in measures}
         for name, row in [*rows.items(), ("mean", means)]:
-            edges, sharp, grid, rough = (row[m] for m in measures)
-            print(f"{name:10} {edges:5.2f}  {sharp:9.1f}  {grid:10.4f}  {rough:32.1f}")
+            edges, sharp, grid, rough, regular = (_number(row[m]) for m in measures)
+            print(
+                f"{name:10} {edges:5.2f}  {sharp:9.1f}  {grid:10.4f}  {rough:30.1f}"
+                f"  {regular:10.1f}"
+            )
+    if "paintings_regularity" in report:
+        print("\nregularity of plain parts of the real test pictures")
+        for name, regular in report["paintings_regularity"].items():
+            print(f"{name:10} {_number(regular):10.1f}")
     print()
     for group in ("claims", "cost"):
         for key, value in report.get(group, {}).items():
             print(f"{key:26} {value if isinstance(value, bool) else round(value, 3)}")
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def main() -> None:
@@ -316,6 +347,7 @@ def main() -> None:
             name: real_accuracy(judge, tests) for name, judge in judges.items()
         }
         report["styles"] = style_tables(checkpoint, judges, tests, arguments.limit, arguments.seed)
+        report["paintings_regularity"] = paintings_regularity(tests)
         report["claims"] = strength_claims(checkpoint, tests)
     if arguments.only != "quality":
         report["cost"] = cost(checkpoint, arguments.checkpoint, arguments.rounds)

@@ -1,4 +1,4 @@
-"""Measures of stylized pictures: sharpness, kept edges, Fréchet distance, LPIPS."""
+"""Measures of stylized pictures: sharpness, kept edges, regularity, Fréchet distance, LPIPS."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from torch import Tensor, nn
 EDGE_SIDE = 128  # pixels; coarse enough for strokes not to count as edges
 LUMA = (0.299, 0.587, 0.114)
 DOWNLOAD_TIMEOUT = 20  # seconds
+PATCH = 32  # pixels a side, where regularity is measured
+LOWEST = 0.1  # cycles a pixel: what is coarser is no texture
+FAINTEST = 0.5  # levels of 255, the deviation of a texture that can be seen
+PLAIN = 0.9  # mean plainness of a patch that counts
 
 
 def gray(image: Tensor) -> Tensor:
@@ -62,6 +66,42 @@ def edge_correlation(photo: Tensor, picture: Tensor) -> Tensor:
     """
     a, b = (maps - maps.mean(1, keepdim=True) for maps in (edge_map(photo), edge_map(picture)))
     return F.cosine_similarity(a, b, dim=1)
+
+
+def regularity(image: Tensor, plain: Tensor) -> Tensor:
+    """How regular the texture of a picture's plain patches is: (N,), a number a patch.
+
+    For the power spectrum P of a patch under a Hann window, over its n frequencies from LOWEST
+    on: n sum(P^2) / sum(P)^2. About 2 for white noise, whatever its strength; the share of
+    frequencies that hold all is its inverse, so that a weave has tens.
+
+    Args:
+        image: (1, 3, H, W) in [-1, 1].
+        plain: (1, 1, H, W) in [0, 1]: which patches count; N is 0 where none does, or where
+            there is no texture to be seen.
+
+    Raises:
+        ValueError: a wrong shape.
+    """
+    levels = gray(127.5 * image)
+    if len(levels) != 1 or plain.shape != levels.shape:
+        raise ValueError(
+            f"one picture and one map are needed, got {tuple(image.shape)}, {tuple(plain.shape)}"
+        )
+    if min(levels.shape[-2:]) < PATCH:
+        return levels.new_zeros(0)
+    patches = F.unfold(levels, PATCH, stride=PATCH // 2)[0].mT.reshape(-1, PATCH, PATCH)
+    window = torch.hann_window(PATCH, periodic=False, device=levels.device)
+    patches = (patches - patches.mean((1, 2), keepdim=True)) * window * window[:, None]
+    power = torch.fft.fft2(patches).abs().square()
+    frequencies = torch.fft.fftfreq(PATCH, device=levels.device)
+    fine = (frequencies.square() + frequencies.square()[:, None]).sqrt() >= LOWEST
+    power = power[:, fine]
+    # Parseval, with the mean square of the window.
+    deviation = (power.sum(1) / PATCH**4 / window.square().mean() ** 2).sqrt()
+    counted = F.avg_pool2d(plain, PATCH, PATCH // 2).flatten() >= PLAIN
+    power = power[counted & (deviation >= FAINTEST)]
+    return power.shape[1] * power.square().sum(1) / power.sum(1).square()
 
 
 def frechet_distance(first: Tensor, second: Tensor) -> float:

@@ -59,6 +59,8 @@ def test_every_judge_sees_the_same_pictures(artworks, tmp_path, monkeypatch, cap
                 assert sum(verdict["called"].values()) == pytest.approx(1)
                 assert verdict["accuracy"] == verdict["called"][name]
             assert 0 < row["grid_share"] < 0.2 and 0 < row["plain_roughness"] < 60
+            assert row["plain_regularity"] is None or row["plain_regularity"] > 1
+    assert list(report["paintings_regularity"]) == list(stylize_quality.CLASSES)
     assert report["claims"]["strength_0_is_the_photo"]
     assert (tmp_path / "judges" / f"{LITE0}.safetensors").is_file()
     assert all(judge in capsys.readouterr().out for judge in judges[:1])

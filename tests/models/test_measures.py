@@ -96,3 +96,40 @@ def test_lpips_says_why_it_can_not_measure(monkeypatch):
     monkeypatch.setattr(measures.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(FileNotFoundError, match="lpips is not installed"):
         measures.LPIPS()
+
+
+def noise(deviation: float, side: int = 128) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return deviation * torch.randn(1, 1, side, side, generator=generator).expand(1, 3, -1, -1)
+
+
+@pytest.mark.parametrize("deviation", [0.03, 0.2])
+def test_white_noise_has_a_regularity_of_two_whatever_its_strength(deviation):
+    found = measures.regularity(noise(deviation), torch.ones(1, 1, 128, 128))
+    assert found.shape == (49,)
+    assert float(found.mean()) == pytest.approx(2, abs=0.3)
+
+
+def test_a_weave_is_regular_also_where_it_is_faint_and_under_noise():
+    place = torch.arange(128.0)
+    weave = torch.sin(0.9 * (place + place[:, None])) + torch.sin(0.9 * (place - place[:, None]))
+    weave = 0.03 * weave.expand(1, 3, -1, -1)
+    plain = torch.ones(1, 1, 128, 128)
+    assert float(measures.regularity(weave, plain).min()) > 30
+    assert 4 < float(measures.regularity(weave + noise(0.03), plain).mean()) < 30
+    ramp = place.expand(1, 3, 128, 128) / 256
+    assert (
+        float((measures.regularity(weave + ramp, plain) / measures.regularity(weave, plain)).min())
+        > 0.9
+    )
+
+
+def test_regularity_is_of_plain_patches_with_a_texture_alone():
+    plain = torch.zeros(1, 1, 128, 128)
+    assert len(measures.regularity(noise(0.1), plain)) == 0
+    plain[..., :32, :48] = 1
+    assert len(measures.regularity(noise(0.1), plain)) == 2
+    assert len(measures.regularity(noise(0.001), plain)) == 0  # nobody sees it
+    assert len(measures.regularity(torch.zeros(1, 3, 20, 128), torch.ones(1, 1, 20, 128))) == 0
+    with pytest.raises(ValueError, match="one picture"):
+        measures.regularity(torch.zeros(2, 3, 64, 64), torch.ones(2, 1, 64, 64))
