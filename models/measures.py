@@ -71,9 +71,10 @@ def edge_correlation(photo: Tensor, picture: Tensor) -> Tensor:
 def regularity(image: Tensor, plain: Tensor) -> Tensor:
     """How regular the texture of a picture's plain patches is: (N,), a number a patch.
 
-    For the power spectrum P of a patch under a Hann window, over its n frequencies from LOWEST
-    on: n sum(P^2) / sum(P)^2. About 2 for white noise, whatever its strength; the share of
-    frequencies that hold all is its inverse, so that a weave has tens.
+    For the power spectrum P of the gradient of a patch under a Hann window, over its n frequencies
+    from LOWEST on: n sum(P^2) / sum(P)^2. Its inverse is the share of the frequencies that hold
+    the texture: about 2.6 for white noise, whatever its strength, tens for a weave. Of the
+    gradient, because what is natural has spectra that fall, and gradients whose do not.
 
     Args:
         image: (1, 3, H, W) in [-1, 1].
@@ -95,12 +96,13 @@ def regularity(image: Tensor, plain: Tensor) -> Tensor:
     patches = (patches - patches.mean((1, 2), keepdim=True)) * window * window[:, None]
     power = torch.fft.fft2(patches).abs().square()
     frequencies = torch.fft.fftfreq(PATCH, device=levels.device)
-    fine = (frequencies.square() + frequencies.square()[:, None]).sqrt() >= LOWEST
+    squared = frequencies.square() + frequencies.square()[:, None]
+    fine = squared >= LOWEST**2
     power = power[:, fine]
     # Parseval, with the mean square of the window.
     deviation = (power.sum(1) / PATCH**4 / window.square().mean() ** 2).sqrt()
     counted = F.avg_pool2d(plain, PATCH, PATCH // 2).flatten() >= PLAIN
-    power = power[counted & (deviation >= FAINTEST)]
+    power = power[counted & (deviation >= FAINTEST)] * squared[fine]
     return power.shape[1] * power.square().sum(1) / power.sum(1).square()
 
 
