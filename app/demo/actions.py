@@ -123,8 +123,11 @@ class Actions:
         with self.studio.new_folder() as folder:
             return shutil.copy(path, folder)
 
-    def look(self, photo: str | None):
-        """A new photo: in a form that browsers show, and under the mask's brush."""
+    def look(self, photo: str | None, size: int = 0):
+        """A new photo: in a form that browsers show, and under the mask's brush.
+
+        size: as in `page_wish`; the photo is at hand at this size when it is to be painted.
+        """
         if photo is None:
             # The photo was taken away already; by now there may be another one.
             return gr.skip(), MaskBrush()
@@ -133,6 +136,7 @@ class Actions:
             for note in picture.notes:
                 text = html.escape(f"{Path(photo).name}: {note}.", quote=False)
                 gr.Info(text, title="Note")
+            self.studio.read(photo, max_size=size or None)
             if Path(photo).suffix.lower() not in _SHOWN_BY_BROWSERS:
                 with self.studio.new_folder() as folder:
                     photo = str(folder / f"{Path(photo).stem}.png")

@@ -32,6 +32,12 @@ _SLOW = {"api_visibility": "private", "scroll_to_output": True}
 # The Stop button is there while the page's body has this class.
 _BUSY = "() => document.body.classList.add('busy')"
 _IDLE = "() => document.body.classList.remove('busy')"
+# Hands on what it is given, once the newest picture can be drawn.
+_WHEN_SHOWN = """async (given) => {
+  const picture = document.querySelectorAll("#comparison img")[1];
+  if (picture) await picture.decode().catch(() => {});
+  return given;
+}"""
 
 # Pixels; shown at half of it on a screen of twice the density.
 _EXAMPLE_SIDE = 144
@@ -293,7 +299,7 @@ def _wire_inputs(
     # Through the queue: what is wrong with a photo is shown only then.
     given.photo.change(
         actions.look,
-        given.photo,
+        [given.photo, choices.size],
         [given.photo, given.brush],
         concurrency_limit=4,
         show_progress="hidden",
@@ -366,9 +372,9 @@ def _wire_painting(
 
 
 def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
-    """The files to download: the page asks for them when it has the picture.
+    """The files to download: the page asks for them when it shows the picture.
 
-    Written in the same event, they would hold up the picture that it loads meanwhile.
+    Written before, they would hold up the picture that it loads and decodes meanwhile.
     """
     return painted.success(
         actions.files,
@@ -378,6 +384,7 @@ def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
         show_progress="minimal",
         show_progress_on=one.comparison,
         api_visibility="private",
+        js=_WHEN_SHOWN,
     )
 
 

@@ -491,3 +491,11 @@ def test_a_wrong_option_is_exit_code_2(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(wrong)
     assert ended.value.code == 2
+
+
+def test_a_photo_is_at_hand_when_it_is_to_be_painted(
+    studio: Studio, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Actions(studio).look(str(photos / "coffee.png"), 64)
+    monkeypatch.setattr(images, "load", lambda *_, **__: pytest.fail("decoded again"))
+    assert studio.read(str(photos / "coffee.png"), max_size=64).width == 64
