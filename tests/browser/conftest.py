@@ -38,6 +38,8 @@ def browser() -> Iterator["playwright.Browser"]:
     with playwright.sync_playwright() as driver:
         # Inside a container root has no sandbox, and /dev/shm is small.
         options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        # A camera whose picture moves, and a visitor who allows it.
+        options += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
         browser = driver.chromium.launch(executable_path=executable, args=options)
         yield browser
         browser.close()

@@ -124,6 +124,37 @@ def test_a_turned_photo_in_the_style_of_an_own_painting(page, photos, from_comma
     np.testing.assert_array_equal(pixels(file), wanted)
 
 
+def test_a_phones_heic_is_shown_and_painted(page, photos, from_command_line):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.register_heif_opener()
+    phone = photos / "phone.heic"
+    Image.open(photos / "cat.png").save(phone, quality=95)
+    upload(page, phone)
+    # No browser but Safari shows it: the page gets a PNG.
+    page.wait_for_function(
+        "() => { const photo = document.querySelector('#photo img');"
+        " return photo && photo.src.endsWith('phone.png') && photo.naturalWidth; }"
+    )
+    choose(page, "dots")
+    paint(page)
+    name, file = download(page)
+    assert name == "phone-dots.png"
+    wanted = from_command_line(phone, "--style", "dots", "--max-size", "1024")
+    np.testing.assert_array_equal(pixels(file), wanted)
+
+
+def test_a_picture_from_the_camera_is_painted(page):
+    page.get_by_label("Capture from camera").first.click()
+    page.get_by_text("Click to Access Webcam").click()
+    page.wait_for_function("() => document.querySelector('#photo video').videoWidth > 0")
+    page.get_by_label("capture photo").click()
+    page.locator("#photo img").wait_for()
+    choose(page, "dots")
+    paint(page)
+    _, file = download(page)
+    assert min(pixels(file).shape[:2]) > 100 and pixels(file).std() > 5
+
+
 def test_two_styles_are_blended(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "dots")
