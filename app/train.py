@@ -241,6 +241,8 @@ def _check_losses(arguments: argparse.Namespace) -> None:
             f"got {arguments.perceptual!r}"
         )
     base = PERCEPTUAL if arguments.perceptual != "none" else PAPER
+    if arguments.config.strokes:
+        base = replace(base, flatness=0)  # strokes are there to be painted
     if arguments.config.method == "gd":
         base = replace(base, whitening=GD.whitening, coloring=GD.coloring)
     changes = {}

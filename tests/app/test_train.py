@@ -239,6 +239,10 @@ def test_a_network_sees_the_strokes_that_its_run_was_asked_for(folders, trained,
     ):
         run = train.Run(train.parse_arguments(command))
         assert run.network.config.strokes == amount
+        # Without strokes, nothing but noise is there to be painted.
+        assert (run.arguments.weights.flatness > 0) == (
+            amount == 0 and run.arguments.weights.style > 0
+        )
         places = run.batch().canvas.origins
         assert (len(set(places)) > 1) == (amount > 0)
     with pytest.raises(SystemExit):
