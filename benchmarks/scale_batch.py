@@ -333,7 +333,9 @@ def overlap(
     }
 
 
-def flicker(painter: Painter, styles: Sequence[str], count: int, step: int = 3) -> dict:
+def flicker(
+    painter: Painter, styles: Sequence[str], count: int, step: int = 3, brushwork: float = 1.0
+) -> dict:
     """A pan over each photo, painted as app.video does, and in ways to compare it with.
 
     The change is that of the pixels in one place of the frame. With the pan undone it is that of
@@ -353,7 +355,7 @@ def flicker(painter: Painter, styles: Sequence[str], count: int, step: int = 3) 
         return [strip[:, step * i : step * i + width] for i in range(count)]
 
     for style in tqdm(styles, "flicker", unit="style"):
-        look = video.Look(painter.style(style))
+        look = video.Look(painter.style(style), brushwork=brushwork)
         for number, strip in enumerate(strips):
             pan, camera = windows(strip), video.Pan()
             survey = video.ShotSurvey(painter, look)
@@ -430,6 +432,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of the overlap; the least counts")
     parser.add_argument("--frames", type=int, default=12, help="of each pan")
     parser.add_argument("--flicker-styles", nargs="+", help="built-in styles (all)")
+    parser.add_argument("--brushwork", type=float, default=1.0, help="of the pans, 0 to 3")
     parser.add_argument("--out", type=Path, default=Path("out/scale_batch.json"))
     arguments = parser.parse_args()
 
@@ -451,7 +454,10 @@ def main() -> None:
                 arguments.rounds,
             ),
             "flicker": lambda: flicker(
-                painter, arguments.flicker_styles or painter.style_names, arguments.frames
+                painter,
+                arguments.flicker_styles or painter.style_names,
+                arguments.frames,
+                brushwork=arguments.brushwork,
             ),
         }
         for part in arguments.only:

@@ -139,7 +139,7 @@ def style_tables(
                             *plain_roughness(photo, picture),
                         )
                     )
-                    regular += regularity(picture, strokes.plainness(photo)).tolist()
+                    regular.append(regularity(picture, strokes.plainness(photo)))
                     bar.update()
                 edges, sharp, grid, rough, plain = map(statistics.fmean, zip(*rows, strict=True))
                 verdicts = {}
@@ -152,18 +152,17 @@ def style_tables(
                     "sharpness": sharp,
                     "grid_share": grid,
                     "plain_roughness": rough / plain,
-                    "plain_regularity": statistics.fmean(regular) if regular else None,
+                    "plain_regularity": _mean(regular),
                 }
     return table
 
 
 def paintings_regularity(tests: dict[str, PictureFolder]) -> dict[str, float | None]:
-    """Regularity of the plain parts of each class's real test pictures, a mean over patches."""
+    """Regularity of the plain parts of each class's real test pictures, a mean over pictures."""
     result = {}
     for name, folder in tests.items():
-        pictures = [folder.tensor(i) for i in range(len(folder))]
-        patches = [x for p in pictures for x in regularity(p, strokes.plainness(p)).tolist()]
-        result[name] = statistics.fmean(patches) if patches else None
+        pictures = (folder.tensor(i) for i in range(len(folder)))
+        result[name] = _mean(regularity(p, strokes.plainness(p)) for p in pictures)
     return result
 
 

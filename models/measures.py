@@ -15,8 +15,7 @@ LUMA = (0.299, 0.587, 0.114)
 DOWNLOAD_TIMEOUT = 20  # seconds
 PATCH = 32  # pixels a side, where regularity is measured
 LOWEST = 0.1  # cycles a pixel: what is coarser is no texture
-FAINTEST = 0.5  # levels of 255, the deviation of a texture that can be seen
-PLAIN = 0.9  # mean plainness of a patch that counts
+PLAIN, FEWEST = 0.9, 6  # mean plainness of a patch that counts, and how many make a measurement
 
 
 def gray(image: Tensor) -> Tensor:
@@ -68,18 +67,18 @@ def edge_correlation(photo: Tensor, picture: Tensor) -> Tensor:
     return F.cosine_similarity(a, b, dim=1)
 
 
-def regularity(image: Tensor, plain: Tensor) -> Tensor:
-    """How regular the texture of a picture's plain patches is: (N,), a number a patch.
+def regularity(image: Tensor, plain: Tensor) -> float | None:
+    """How regular the texture of a picture's plain parts is; None where they are too small.
 
-    For the power spectrum P of the gradient of a patch under a Hann window, over its n frequencies
-    from LOWEST on: n sum(P^2) / sum(P)^2. Its inverse is the share of the frequencies that hold
-    the texture: about 2.6 for white noise, whatever its strength, tens for a weave. Of the
-    gradient, because what is natural has spectra that fall, and gradients whose do not.
+    For P the power spectrum of the gradient, a mean over plain patches under a Hann window, and
+    its n frequencies from LOWEST on: n sum(P^2) / sum(P)^2. Its inverse is the share of the
+    frequencies that hold the texture: about 1.3 for white noise of any strength, tens for a weave
+    that is the same all over. Of the gradient, because what is natural has spectra that fall, and
+    gradients whose do not.
 
     Args:
         image: (1, 3, H, W) in [-1, 1].
-        plain: (1, 1, H, W) in [0, 1]: which patches count; N is 0 where none does, or where
-            there is no texture to be seen.
+        plain: (1, 1, H, W) in [0, 1]: a patch counts from a mean of PLAIN on. FEWEST are needed.
 
     Raises:
         ValueError: a wrong shape.
@@ -90,20 +89,18 @@ def regularity(image: Tensor, plain: Tensor) -> Tensor:
             f"one picture and one map are needed, got {tuple(image.shape)}, {tuple(plain.shape)}"
         )
     if min(levels.shape[-2:]) < PATCH:
-        return levels.new_zeros(0)
-    patches = F.unfold(levels, PATCH, stride=PATCH // 2)[0].mT.reshape(-1, PATCH, PATCH)
+        return None
+    counted = F.avg_pool2d(plain, PATCH, PATCH // 2).flatten() >= PLAIN
+    patches = F.unfold(levels, PATCH, stride=PATCH // 2)[0].mT.reshape(-1, PATCH, PATCH)[counted]
+    if len(patches) < FEWEST:
+        return None
     window = torch.hann_window(PATCH, periodic=False, device=levels.device)
     patches = (patches - patches.mean((1, 2), keepdim=True)) * window * window[:, None]
-    power = torch.fft.fft2(patches).abs().square()
     frequencies = torch.fft.fftfreq(PATCH, device=levels.device)
     squared = frequencies.square() + frequencies.square()[:, None]
-    fine = squared >= LOWEST**2
-    power = power[:, fine]
-    # Parseval, with the mean square of the window.
-    deviation = (power.sum(1) / PATCH**4 / window.square().mean() ** 2).sqrt()
-    counted = F.avg_pool2d(plain, PATCH, PATCH // 2).flatten() >= PLAIN
-    power = power[counted & (deviation >= FAINTEST)] * squared[fine]
-    return power.shape[1] * power.square().sum(1) / power.sum(1).square()
+    power = (torch.fft.fft2(patches).abs().square().mean(0) * squared)[squared >= LOWEST**2]
+    total = float(power.sum())
+    return None if total == 0 else len(power) * float(power.square().sum()) / total**2
 
 
 def frechet_distance(first: Tensor, second: Tensor) -> float:

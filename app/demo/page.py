@@ -212,7 +212,7 @@ def _options_section() -> tuple:
                 value=1.0,
                 step=0.1,
                 label="Brushwork",
-                info="Strokes in skies and walls: 0 is smooth",
+                info="0 leaves skies smooth",
             )
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
