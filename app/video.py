@@ -236,14 +236,11 @@ def _record(
     parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
-        style, canvas = look.style.to(painter.device), _canvas(boxes * len(frames), look)
+        places = [(box.top, box.left) for box in boxes] * len(frames)
+        style, canvas = look.style.to(painter.device), Canvas(places, look.brushwork)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
     return held, color.matching(photos, painted) if matched else None
-
-
-def _canvas(boxes: Sequence[Box], look: Look) -> Canvas:
-    return Canvas([(box.top, box.left) for box in boxes], look.brushwork)
 
 
 class Pan:
@@ -313,7 +310,7 @@ def paint_frame(
     """One frame painted under its shot's statistics: (H, W, 3) uint8.
 
     Args:
-        moved: rows and columns by which the camera has moved since the shot began; see Pan.
+        moved: rows and columns by which the camera has moved since the clip began; see Pan.
     """
     rgb = _small(rgb, look)
     if look.strength == 0:

@@ -1,0 +1,16 @@
+"""The benchmark that tells a sky's noise from its strokes."""
+
+import sys
+
+from app.shipped import CHECKPOINT
+from benchmarks import weave
+
+
+def test_a_smoothed_sky_is_painted_with_less_texture_than_the_photo_s(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["weave", "--checkpoint", str(CHECKPOINT)])
+    weave.main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[4:]]
+    assert [row[0] for row in rows] == ["cezanne", "monet", "ukiyoe", "vangogh"]
+    for row in rows:
+        as_it_is, smoothed, strokes = (float(row[i]) for i in (1, 3, 5))
+        assert smoothed < 0.5 * as_it_is < strokes
