@@ -420,12 +420,9 @@ class Run:
         given = {}
         for name in self.styles:
             given[name] = {f"learned {i}": c for i, c in enumerate(learned.get(name, ()), 1)}
-            if (
-                start is not None
-            ):  # a code still paints much as it did, unless the network moved far
-                given[name] |= {
-                    f"before {i}": c for i, c in enumerate(start.styles.get(name, ()), 1)
-                }
+            # A code still paints much as it did, unless the network moved far.
+            before = start.styles.get(name, ()) if start is not None else ()
+            given[name] |= {f"before {i}": c for i, c in enumerate(before, 1)}
         try:
             chooser = Chooser(self.average, self.photos, self.styles, self.device)
             chosen = chooser.best(given=given)
