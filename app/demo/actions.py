@@ -3,7 +3,9 @@
 import dataclasses
 import html
 import logging
+import math
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +35,9 @@ from app.painter import KEEP_COLOR
 
 # Pixels of the photo under the mask's brush, and of a picture in the strip of all styles.
 _BRUSH_SIDE, _STRIP_SIDE = 768, 320
+
+# Seconds. A browser works for a good part of a frame on every report, perhaps on our processor.
+_PROGRESS_EVERY = 0.25
 
 # Formats that every browser shows.
 _SHOWN_BY_BROWSERS = {".jpg", ".jpeg", ".png", ".webp", ".gif"}
@@ -185,24 +190,29 @@ class Actions:
                 )
             if last is not None:
                 last.outdate()
-            waiting = gr.DownloadButton(interactive=False)
-            finished = Finished(painted, photo, wish)
-            return shown, gr.Column(visible=True), finished, None, waiting, waiting
+            # No more than this: a browser takes its time for each part of the page that changes.
+            return shown, Finished(painted, photo, wish)
 
     def files(self, finished: Finished | None):
-        """The files to download of what was painted last, and the facts about it."""
+        """First takes back what belongs to the last picture, then hands out this one's files.
+
+        Yields the facts about what was painted, and its two files to download.
+        """
         painted = finished.take() if finished else None
         if painted is None:
-            return gr.skip(), gr.skip(), gr.skip()
+            return
+        waiting = gr.DownloadButton(interactive=False)
+        yield None, gr.Column(visible=True), waiting, waiting
         with answering(), self.studio.new_folder() as folder:
             files = []
             for format in ("png", "jpg"):
                 files.append(str(folder / result_name(finished.photo, finished.wish, format)))
                 images.save(painted.after, files[-1], format)
             if finished.outdated:
-                return gr.skip(), gr.skip(), gr.skip()
+                return
             facts = {"photo": finished.photo, "result": files[0], "seconds": painted.seconds}
-            return facts, *(gr.DownloadButton(value=file, interactive=True) for file in files)
+            ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
+            yield facts, gr.skip(), *ready
 
     def strip(
         self,
@@ -369,10 +379,15 @@ def _reporter(
     parts: int = 1,
 ) -> Callable[[float], None]:
     """Shows the share that is done of one part of `parts`, and raises where it was stopped."""
+    shown = -math.inf
 
     def report(share: float) -> None:
+        nonlocal shown
         check()
-        progress(start + share / parts, desc=doing)
+        now = time.monotonic()
+        if now - shown >= _PROGRESS_EVERY:
+            shown = now
+            progress(start + share / parts, desc=doing)
 
     return report
 

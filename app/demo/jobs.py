@@ -11,9 +11,14 @@ class StoppedError(Exception):
 
 
 class Jobs:
-    """What is being painted, by session, so that it can be stopped from another thread."""
+    """What is being painted, by session, so that it can be stopped from another thread.
+
+    Attributes:
+        begun: how many there have been.
+    """
 
     def __init__(self) -> None:
+        self.begun = 0
         self._running: dict[str, list[threading.Event]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -24,6 +29,7 @@ class Jobs:
         stopped = threading.Event()
         with self._lock:
             self._running[session].append(stopped)
+            self.begun += 1
 
         def check() -> None:
             if stopped.is_set():

@@ -25,13 +25,14 @@ LONGEST_QUEUE = 32
 # Seconds. A result stays long enough to be downloaded after a coffee.
 CLEAN_EVERY, KEEP_FILES = 600, 3600
 
+# The Stop button is there while the page's body has this class.
+_BUSY = "(...given) => { document.body.classList.add('busy'); return given; }"
+_IDLE = "() => document.body.classList.remove('busy')"
+
 # Listeners whose answer comes at once, and those that wait in the queue.
 _QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-_SLOW = {"api_visibility": "private", "scroll_to_output": True}
+_SLOW = {"js": _BUSY, "api_visibility": "private", "scroll_to_output": True}
 
-# The Stop button is there while the page's body has this class.
-_BUSY = "() => document.body.classList.add('busy')"
-_IDLE = "() => document.body.classList.remove('busy')"
 # Hands on what it is given, once the newest picture can be drawn.
 _WHEN_SHOWN = """async (given) => {
   const picture = document.querySelectorAll("#comparison img")[1];
@@ -331,16 +332,8 @@ def _wire_painting(
     actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
 ) -> None:
     """What the buttons paint, the numbers about it, and how it is stopped."""
-    for starts in (
-        buttons.paint.click,
-        buttons.paint_all.click,
-        one.every.click,
-        one.strip.select,
-    ):
-        # Before the listener that paints: a page runs them one after the other.
-        starts(None, js=_BUSY)
     inputs = [one.finished, given.photo, given.brush, *choices]
-    outputs = [one.comparison, one.after, one.finished, one.facts, one.png, one.jpg]
+    outputs = [one.comparison, one.finished]
     painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison, **_SLOW}
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
@@ -379,8 +372,9 @@ def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
     return painted.success(
         actions.files,
         one.finished,
-        [one.facts, one.png, one.jpg],
+        [one.facts, one.after, one.png, one.jpg],
         concurrency_id="files",
+        concurrency_limit=4,  # the last picture's files must not stay for others' sake
         show_progress="minimal",
         show_progress_on=one.comparison,
         api_visibility="private",

@@ -1,6 +1,7 @@
 """The demo as programs use it, its limits, and what it keeps of its visitors."""
 
 import base64
+import contextlib
 import io
 import os
 import re
@@ -367,17 +368,46 @@ def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos
     inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, 1, 1, False, 64]
 
     def repaint(last: Finished | None) -> Finished:
-        return actions.repaint(last, *inputs, visitor, lambda *_, **__: None)[2]
+        return actions.repaint(last, *inputs, visitor, lambda *_, **__: None)[1]
 
     first = repaint(None)
     second = repaint(first)
-    assert all(skipped == gr.skip() for skipped in actions.files(first))
-    facts, png, jpg = actions.files(second)
+    assert list(actions.files(first)) == []
+    # What belongs to the picture before is taken back at once, not when the files are written.
+    (nothing, panel, *waiting), (facts, _, png, jpg) = actions.files(second)
+    assert nothing is None and panel.visible
+    assert not any(button.interactive for button in waiting)
     assert png.interactive and jpg.interactive
     assert Path(facts["result"]).name == "coffee-dots.png"
     assert images.load(facts["result"]).width == 64
     # Nor are they written twice: a page keeps no pixels of what it has the files of.
     assert second.painted is None
+
+
+def test_memory_is_given_back_once_when_nobody_wants_a_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, trimmed = Jobs(), []
+    work = iter([True, True, False, False, False, True, False, False])
+    page, now, running = SimpleNamespace(is_running=True), [1000.0], contextlib.ExitStack()
+
+    def second(_: float) -> None:
+        now[0] += server.IDLE / 2
+        running.close()
+        wanted = next(work, None)
+        page.is_running = wanted is not None
+        if wanted:
+            running.enter_context(jobs.running("visitor"))
+
+    def trim(_: int) -> None:
+        trimmed.append((jobs.begun, len(jobs)))
+
+    monkeypatch.setattr(server, "time", SimpleNamespace(sleep=second, monotonic=lambda: now[0]))
+    libc = SimpleNamespace(CDLL=lambda _: SimpleNamespace(malloc_trim=trim))
+    monkeypatch.setattr(server, "ctypes", libc)
+    monkeypatch.setattr(server.sys, "platform", "linux")
+    server._keep_small(page, jobs)
+    assert trimmed == [(2, 0), (3, 0)]
 
 
 def test_what_is_shown_is_small_and_keeps_transparency(tmp_path: Path) -> None:
