@@ -55,7 +55,7 @@ class Column:
     paper: tuple[tuple[float, ...], tuple[float, ...], float] | None = None
 
 
-NOT_SETTINGS = ("out", "photos", "columns", "measures")  # may differ between calls
+NOT_SETTINGS = ("out", "photos", "columns", "leave_out", "measures")  # may differ between calls
 MLP = ("--coloring", "mlp")
 # The first decides how many steps the others make, and the last how long it takes.
 FIRST, MINUTED = "SVD-WCT", "statistics"
@@ -140,11 +140,13 @@ def train_columns(arguments: argparse.Namespace) -> dict[str, dict]:
 
 def measure(arguments: argparse.Namespace) -> dict:
     """``app.evaluate``'s report on all columns, made anew where a checkpoint is newer."""
-    files = [file_of(arguments.out, name) for name in COLUMNS]
+    files = [file_of(arguments.out, name) for name in arguments.columns]
     folder = arguments.out / "report"
     report = folder / "report.json"
     newest = max(file.stat().st_mtime for file in files)
-    if not report.is_file() or report.stat().st_mtime < newest:
+    made = json.loads(report.read_text()) if report.is_file() else None
+    same = made is not None and set(made["checkpoints"]) == set(map(str, files))
+    if not same or report.stat().st_mtime < newest:
         command = ["--photos", str(arguments.artworks / "test" / "photo")]
         command += ["--artworks", str(arguments.artworks), "--checkpoint", *map(str, files)]
         command += ["--out", str(folder), "--overwrite", "--device", arguments.device]
@@ -157,7 +159,7 @@ def measure(arguments: argparse.Namespace) -> dict:
 
 def tables(report: Mapping, records: Mapping[str, dict], folder: Path) -> list[Table]:
     """Tables 8, 9 and 10, the paper's numbers beside ours, and how the columns were trained."""
-    ours = {name: report["checkpoints"][str(file_of(folder, name))] for name in COLUMNS}
+    ours = {name: report["checkpoints"][str(file_of(folder, name))] for name in records}
     paper = {f"{name}, paper": c.paper for name, c in COLUMNS.items() if c.paper is not None}
     accuracy: dict[str, Mapping[str, float | None]] = {
         "real": {style: report["real_accuracy"][style] for style in STYLES}
@@ -220,6 +222,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         choices=tuple(COLUMNS),
         help="train these alone, and measure nothing (train and measure all)",
     )
+    add(
+        "--leave-out",
+        nargs="+",
+        default=[],
+        choices=[name for name in COLUMNS if name not in (FIRST, "GD-WCT")],
+        help="make the tables without these",
+    )
     add("--photos", type=int, help="test photos at most (all)")
     add("--width", type=int, default=16, help="of the mlp networks (16)")
     add("--blocks", type=int, default=4, help="residual blocks of the mlp networks (4)")
@@ -233,7 +242,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     arguments.measures = arguments.columns is None
     # In the order of COLUMNS: the first one's record says how long others train.
-    arguments.columns = [n for n in COLUMNS if arguments.measures or n in arguments.columns]
+    chosen = COLUMNS if arguments.measures else arguments.columns
+    arguments.columns = [n for n in COLUMNS if n in chosen and n not in arguments.leave_out]
     needs = [n for n in arguments.columns if n == MINUTED or (n != FIRST and not arguments.steps)]
     if needs and FIRST not in arguments.columns:
         parser.error(f"--columns {needs[0]} trains as long as {FIRST}: name that too")

@@ -1,5 +1,7 @@
 """The comparison of style transfers: trained in pieces, the paper's numbers beside ours."""
 
+import json
+
 import numpy as np
 import pytest
 import skimage.data
@@ -108,3 +110,13 @@ def test_columns_can_be_trained_by_several_calls(artworks, out, tmp_path, monkey
     with pytest.raises(SystemExit):  # as many minutes as SVD-WCT, which is another call's
         style_tables.parse_arguments([*command, "--columns", "statistics"])
     assert "SVD-WCT" in capsys.readouterr().err
+
+
+def test_tables_can_be_made_without_some_columns(artworks, out, capsys):
+    command = ["--artworks", str(artworks), "--out", str(out), *TINY]
+    kept = json.loads((out / "tables.json").read_text())
+    left_out = ["Padé", "exact", "PI-WCT", "statistics"]
+    assert style_tables.main([*command, "--leave-out", *left_out]) == 0
+    made = json.loads((out / "tables.json").read_text())
+    assert list(made["training"]) == ["SVD-WCT", "GD-WCT", "Clip-WCT"]
+    assert made["sharpness"]["GD-WCT"] == kept["sharpness"]["GD-WCT"]
