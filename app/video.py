@@ -58,10 +58,13 @@ CUT_LEVELS, CUT_TIMES = 16.0, 4.0
 SAMPLED_FRAMES = 4
 SAMPLED = 1024 * 1024
 
-# A pan is measured in the middle of a frame, up to this many pixels a side, and believed where
-# what is left of a perfect match's peak, 1, stands out so far.
+# A pan is measured in the middle of a frame, up to this many pixels a side, and believed where so
+# much is left of a perfect match's peak, 1: 0.6 or more where frames are noisy or compressed hard,
+# ever less where the camera zooms or turns.
 PAN_SIDE = 512
-CLEAR_PEAK = 0.1
+CLEAR_PEAK = 0.4
+# From there on a match is as good as any. Below, one frame that shows it so much better is asked.
+FULL_PEAK, CLEARER = 0.85, 0.2
 
 _UNSPECIFIED = 2  # color spaces of frames, numbered as H.273 does
 _HD = 720  # rows: from there on, untagged video is BT.709 by custom, and BT.601 below
@@ -260,24 +263,27 @@ class Pan:
     def follow(self, rgb: np.ndarray) -> tuple[int, int]:
         """Rows and columns by which the camera has moved at the next frame, (H, W, 3) uint8."""
         spectrum = _spectrum(rgb)
-        moved = _moved(self._reference, spectrum)
-        if moved is None:
-            self._reference = self._last
-            moved = _moved(self._reference, spectrum)
-        if moved is None:  # a cut, or nothing to hold on to
-            self._reference = spectrum, self.moved
-            moved = self.moved
+        moved, peak = _moved(self._reference, spectrum)
+        if peak < FULL_PEAK:
+            # A camera that zooms or turns soon leaves the old frame behind, but not the last one.
+            since_last, last_peak = _moved(self._last, spectrum)
+            if last_peak > peak + CLEARER:
+                self._reference, moved, peak = self._last, since_last, last_peak
+        if peak < CLEAR_PEAK:  # a cut, or nothing to hold on to
+            self._reference, moved = (spectrum, self.moved), self.moved
         self.moved, self._last = moved, (spectrum, moved)
         down, right = moved
         return int(down), int(right)
 
 
-def _moved(past: tuple[np.ndarray, np.ndarray] | None, spectrum: np.ndarray) -> np.ndarray | None:
-    """Where the camera is, measured from a frame of the past; None where that shows too little."""
+def _moved(
+    past: tuple[np.ndarray, np.ndarray] | None, spectrum: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Where the camera is, measured from a frame of the past, and how clearly that is seen."""
     if past is None or past[0].shape != spectrum.shape:
-        return None
-    shift = _shift(past[0], spectrum)
-    return None if shift is None else past[1] + shift
+        return np.zeros(2, int), 0.0
+    shift, peak = _shift(past[0], spectrum)
+    return past[1] + shift, peak
 
 
 def _spectrum(rgb: np.ndarray) -> np.ndarray:
@@ -289,18 +295,23 @@ def _spectrum(rgb: np.ndarray) -> np.ndarray:
     return np.fft.fft2((level - level.mean()) * window)
 
 
-def _shift(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
+def _shift(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, float]:
     """Whole rows and columns that the camera moved between two frames, by phase correlation.
 
-    None where they do not match, or the camera moved by more than a quarter of what is seen.
+    And how clear that is: 1 where the frames are one scene, moved, 0 where they have nothing in
+    common, or the camera moved by more than a quarter of what is seen.
     """
     cross = before * after.conj()
     match = np.fft.ifft2(cross / (np.abs(cross) + 1e-9)).real
-    place = np.unravel_index(match.argmax(), match.shape)
     half = np.array(match.shape) // 2
-    shift = (np.array(place) + half) % match.shape - half
-    clear = match[place] >= CLEAR_PEAK and (np.abs(shift) <= half / 2).all()
-    return shift if clear else None
+    place = np.array(np.unravel_index(match.argmax(), match.shape))
+    shift = (place + half) % match.shape - half
+    if (np.abs(shift) > half / 2).any():
+        return shift, 0.0
+    # A camera that moves by parts of a pixel spreads the peak over its neighbours.
+    rows, columns = (np.arange(p - 1, p + 2) % n for p, n in zip(place, match.shape, strict=True))
+    peak = match[np.ix_(rows, columns)].clip(0).sum()
+    return shift, min(1.0, float(peak))
 
 
 @torch.no_grad()

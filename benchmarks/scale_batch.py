@@ -9,6 +9,7 @@
     flicker   frame-to-frame change of a painted pan over that of the pan itself: as app.video
               paints it, with the network's grid fixed to the frame, without held statistics, and
               of one painting moved by the pan, which is the least that brushwork allows
+    camera    the same where the camera zooms in, and where it turns
 
 Every photo is made from those that scikit-image and scikit-learn ship.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import os
 import random
 import struct
@@ -333,6 +335,9 @@ def overlap(
     }
 
 
+WAYS = ("as app.video", "grid fixed", "not held", "one painting, moved")
+
+
 def flicker(
     painter: Painter, styles: Sequence[str], count: int, step: int = 3, brushwork: float = 1.0
 ) -> dict:
@@ -341,52 +346,111 @@ def flicker(
     The change is that of the pixels in one place of the frame. With the pan undone it is that of
     one place of the photo, where the input does not change at all.
     """
-    ways = ("as app.video", "grid fixed", "not held", "one painting, moved")
-    ratios: dict[str, list[float]] = {way: [] for way in ways}
-    shifted: dict[str, list[float]] = {way: [] for way in ways}
-    rows = []
-    strips = [
-        photo[40:216, : min(240, photo.shape[1] - step * count) + step * (count - 1)]
-        for photo in photos()[:4]
-    ]
 
     def windows(strip: np.ndarray) -> list[np.ndarray]:
         width = strip.shape[1] - step * (count - 1)
         return [strip[:, step * i : step * i + width] for i in range(count)]
 
+    strips = [
+        photo[40:216, : min(240, photo.shape[1] - step * count) + step * (count - 1)]
+        for photo in photos()[:4]
+    ]
+    rows = []
     for style in tqdm(styles, "flicker", unit="style"):
         look = video.Look(painter.style(style), brushwork=brushwork)
         for number, strip in enumerate(strips):
-            pan, camera = windows(strip), video.Pan()
-            survey = video.ShotSurvey(painter, look)
-            for frame in pan:
-                survey.add(frame)
-            survey.finish()
-            (shot,) = survey.shots
-            loose = video.Shot(0, count, statistics.Statistics())
-            row = {"style": style, "pan": number, "input": _levels(pan)}
-            for name, painted in zip(
-                ways,
-                (
-                    [video.paint_frame(f, shot, painter, look, camera.follow(f)) for f in pan],
-                    [video.paint_frame(frame, shot, painter, look) for frame in pan],
-                    [video.paint_frame(frame, loose, painter, look) for frame in pan],
-                    windows(video.paint_frame(strip, shot, painter, look)),
-                ),
-                strict=True,
-            ):
+            row = {"style": style, "pan": number, "input": _levels(windows(strip))}
+            for name, painted in _painted(strip, windows, painter, look).items():
                 row[name] = _levels(painted) / row["input"]
                 row[f"{name}, pan undone"] = _levels(painted, step)
-                ratios[name].append(row[name])
-                shifted[name].append(row[f"{name}, pan undone"])
             rows.append(row)
+    undone = {way: float(np.mean([row[f"{way}, pan undone"] for row in rows])) for way in WAYS}
     return {
         "frames a pan": count,
         "pixels a frame": step,
-        "change of the result over the input's": {n: float(np.mean(r)) for n, r in ratios.items()},
-        "worst pan": {n: float(np.max(r)) for n, r in ratios.items()},
-        "change with the pan undone, levels": {n: float(np.mean(s)) for n, s in shifted.items()},
+        **_changes(rows, "pan"),
+        "change with the pan undone, levels": undone,
         "rows": rows,
+    }
+
+
+def camera(
+    painter: Painter,
+    styles: Sequence[str],
+    count: int,
+    zoom: float = 0.01,
+    turn: float = 0.5,
+    brushwork: float = 1.0,
+) -> dict:
+    """A camera that zooms in, and one that turns, over each photo: what no pan can undo.
+
+    Args:
+        zoom: the part of its size by which the scene grows a frame.
+        turn: degrees a frame.
+    """
+
+    def views(photo: np.ndarray, grown: float, turned: float) -> list[np.ndarray]:
+        whole, (height, width) = Image.fromarray(photo), (176, 240)
+        frames = []
+        for i in range(count):
+            scale, angle = 1 / (1 + grown) ** i, math.radians(turned * i)
+            cos, sin = scale * math.cos(angle), scale * math.sin(angle)
+            left = whole.width / 2 - cos * width / 2 - sin * height / 2
+            top = whole.height / 2 + sin * width / 2 - cos * height / 2
+            to_photo = (cos, sin, left, -sin, cos, top)
+            way = Image.Transform.AFFINE
+            view = whole.transform((width, height), way, to_photo, Image.Resampling.BICUBIC)
+            frames.append(np.asarray(view))
+        return frames
+
+    figures = {"frames": count}
+    for motion, rates in (("zoom", (zoom, 0.0)), ("turn", (0.0, turn))):
+        rows = []
+        for style in tqdm(styles, motion, unit="style"):
+            look = video.Look(painter.style(style), brushwork=brushwork)
+            for number, photo in enumerate(photos()[:4]):
+
+                def seen(whole: np.ndarray, rates: tuple = rates) -> list[np.ndarray]:
+                    return views(whole, *rates)
+
+                row = {"style": style, motion: number, "input": _levels(seen(photo))}
+                for name, painted in _painted(photo, seen, painter, look).items():
+                    row[name] = _levels(painted) / row["input"]
+                rows.append(row)
+        figures |= {f"{motion}: {name}": v for name, v in _changes(rows, motion).items()}
+    return figures
+
+
+def _painted(
+    whole: np.ndarray,
+    seen: Callable[[np.ndarray], list[np.ndarray]],
+    painter: Painter,
+    look: video.Look,
+) -> dict[str, list[np.ndarray]]:
+    """The frames that a camera sees of a picture, painted in each of WAYS."""
+    frames, pan = seen(whole), video.Pan()
+    survey = video.ShotSurvey(painter, look)
+    for frame in frames:
+        survey.add(frame)
+    survey.finish()
+    (shot,) = survey.shots
+    loose = video.Shot(0, len(frames), statistics.Statistics())
+    painted = (
+        [video.paint_frame(f, shot, painter, look, pan.follow(f)) for f in frames],
+        [video.paint_frame(frame, shot, painter, look) for frame in frames],
+        [video.paint_frame(frame, loose, painter, look) for frame in frames],
+        seen(video.paint_frame(whole, shot, painter, look)),
+    )
+    return dict(zip(WAYS, painted, strict=True))
+
+
+def _changes(rows: Sequence[dict], motion: str) -> dict:
+    """What frames change, over what the input's do: the mean of all rows, and the worst."""
+    return {
+        "change of the result over the input's": {
+            way: float(np.mean([row[way] for row in rows])) for way in WAYS
+        },
+        f"worst {motion}": {way: float(np.max([row[way] for row in rows])) for way in WAYS},
     }
 
 
@@ -395,7 +459,7 @@ def _levels(frames: Sequence[np.ndarray], step: int = 0) -> float:
     return 127.5 * change([images.to_tensor(frame) for frame in frames], step)
 
 
-PARTS = ("many", "mutated", "kills", "overlap", "flicker")
+PARTS = ("many", "mutated", "kills", "overlap", "flicker", "camera")
 
 
 def table(part: str, figures: dict) -> str:
@@ -430,9 +494,9 @@ def main() -> None:
     parser.add_argument("--overlap", type=int, default=6, help="12-megapixel JPEGs")
     parser.add_argument("--max-size", type=int, default=1024, help="of the overlap, pixels")
     parser.add_argument("--rounds", type=int, default=2, help="of the overlap; the least counts")
-    parser.add_argument("--frames", type=int, default=12, help="of each pan")
+    parser.add_argument("--frames", type=int, default=12, help="of each pan, zoom and turn")
     parser.add_argument("--flicker-styles", nargs="+", help="built-in styles (all)")
-    parser.add_argument("--brushwork", type=float, default=1.0, help="of the pans, 0 to 3")
+    parser.add_argument("--brushwork", type=float, default=1.0, help="of the moving frames, 0 to 3")
     parser.add_argument("--out", type=Path, default=Path("out/scale_batch.json"))
     arguments = parser.parse_args()
 
@@ -454,6 +518,12 @@ def main() -> None:
                 arguments.rounds,
             ),
             "flicker": lambda: flicker(
+                painter,
+                arguments.flicker_styles or painter.style_names,
+                arguments.frames,
+                brushwork=arguments.brushwork,
+            ),
+            "camera": lambda: camera(
                 painter,
                 arguments.flicker_styles or painter.style_names,
                 arguments.frames,

@@ -1,5 +1,6 @@
 """A clip comes out painted, frame for frame, with its sound, and without flicker."""
 
+import math
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -228,6 +229,18 @@ def test_a_slow_pan_is_followed_to_half_a_pixel():
         frame = photo.transform((200, 150), Image.Transform.AFFINE, moved, Image.Resampling.BICUBIC)
         camera.follow(np.asarray(frame))
         assert abs(camera.moved[1] - 0.3 * i) <= 0.5 and camera.moved[0] == 0
+
+
+@pytest.mark.parametrize(("name", "grown", "turned"), [("coffee", 0.01, 0.0), ("rocket", 0.0, 0.5)])
+def test_a_frame_of_long_ago_shows_no_pan_where_the_camera_zooms_or_turns(name, grown, turned):
+    photo, camera = Image.fromarray(getattr(skimage.data, name)()), video.Pan()
+    for i in range(12):
+        scale, angle = 1 / (1 + grown) ** i, math.radians(turned * i)
+        cos, sin = scale * math.cos(angle), scale * math.sin(angle)
+        left, top = 250 - 120 * cos - 88 * sin, 200 + 120 * sin - 88 * cos
+        way = (cos, sin, left, -sin, cos, top)
+        frame = photo.transform((240, 176), Image.Transform.AFFINE, way, Image.Resampling.BICUBIC)
+        assert max(map(abs, camera.follow(np.asarray(frame)))) <= 1
 
 
 def test_where_nothing_can_be_followed_the_grid_stays():
