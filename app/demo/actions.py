@@ -4,6 +4,7 @@ import dataclasses
 import html
 import logging
 import math
+import os
 import shutil
 import time
 import zipfile
@@ -97,13 +98,23 @@ def page_wish(
 class Finished:
     """A result that the page shows already, on its way to its files to download.
 
-    outdated: another result has taken its place on the page.
+    before: the photo's file that the page shows. outdated: another result has taken its place on
+    the page.
     """
 
     painted: Painted | None
     photo: str
     wish: Wish
+    before: Path
     outdated: bool = False
+
+    def before_again(self, photo: str, wish: Wish) -> Path | None:
+        """`before` where it is what is to be shown again, which spares a page to load it."""
+        same = (photo, wish.max_size) == (self.photo, self.wish.max_size)
+        if not same or not self.before.is_file():
+            return None
+        os.utime(self.before.parent)  # kept for another hour
+        return self.before
 
     def take(self) -> Painted | None:
         """What was painted, once: a page's session lasts longer than its pixels need."""
@@ -183,15 +194,14 @@ class Actions:
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
             picture = self.studio.read(photo, max_size=wish.max_size)
             painted = self.studio.paint(picture, wish, _reporter(progress, check, "Painting"))
+            before = last.before_again(photo, wish) if last else None
             with self.studio.new_folder() as folder:
-                shown = tuple(
-                    str(save_shown(picture, folder / name))
-                    for picture, name in ((painted.before, "before"), (painted.after, "after"))
-                )
+                before = before or save_shown(painted.before, folder / "before")
+                after = save_shown(painted.after, folder / "after")
             if last is not None:
                 last.outdate()
             # No more than this: a browser takes its time for each part of the page that changes.
-            return shown, Finished(painted, photo, wish)
+            return (str(before), str(after)), Finished(painted, photo, wish, before)
 
     def files(self, finished: Finished | None):
         """First takes back what belongs to the last picture, then hands out this one's files.

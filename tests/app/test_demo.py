@@ -410,6 +410,26 @@ def test_memory_is_given_back_once_when_nobody_wants_a_picture(
     assert trimmed == [(2, 0), (3, 0)]
 
 
+def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos: Path) -> None:
+    actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
+
+    def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
+        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, 1, 1, False, size]
+        shown, finished = actions.repaint(last, *inputs, visitor, lambda *_, **__: None)
+        return *shown, finished
+
+    before, after, finished = repaint(None, "coffee.png", 64)
+    again, after_again, finished = repaint(finished, "coffee.png", 64)
+    assert again == before and after_again != after
+    smaller, _, finished = repaint(finished, "coffee.png", 48)
+    assert smaller != before and images.load(smaller).width == 48
+    other, _, finished = repaint(finished, "chelsea.png", 48)
+    assert other != smaller
+    Path(other).unlink()  # its hour is over
+    written, _, _ = repaint(finished, "chelsea.png", 48)
+    assert written != other and Path(written).is_file()
+
+
 def test_what_is_shown_is_small_and_keeps_transparency(tmp_path: Path) -> None:
     large = images.Picture(np.zeros((20, 3000, 3), np.uint8), np.full((20, 3000), 7, np.uint8))
     shown = images.load(save_shown(large, tmp_path / "large"))
