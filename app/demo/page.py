@@ -25,9 +25,13 @@ LONGEST_QUEUE = 32
 # Seconds. A result stays long enough to be downloaded after a coffee.
 CLEAN_EVERY, KEEP_FILES = 600, 3600
 
-# The Stop button is there while the page's body has this class.
+# The Stop button is there while the page's body is busy. What is done with the last picture is not
+# there while it is repainting: until the new one's files are, or it is sure that none will be.
 _BUSY = "(...given) => { document.body.classList.add('busy'); return given; }"
 _IDLE = "() => document.body.classList.remove('busy')"
+_REPAINTING = _BUSY.replace("'busy'", "'busy', 'repainting'")
+_REPAINTED = "() => document.body.classList.remove('repainting')"
+_STOPPED = "() => document.body.classList.remove('busy', 'repainting')"
 
 # Listeners whose answer comes at once, and those that wait in the queue.
 _QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -258,7 +262,7 @@ def _one_section() -> _One:
             max_height=720,
             elem_id="comparison",
         )
-        with gr.Column(visible=False) as after, gr.Row():
+        with gr.Column(visible=False, elem_id="result") as after, gr.Row():
             png = gr.DownloadButton("Download PNG", interactive=False, size="md", min_width=120)
             jpg = gr.DownloadButton("Download JPEG", interactive=False, size="md", min_width=120)
             again = gr.Button("Use as photo", size="md", min_width=120)
@@ -334,7 +338,8 @@ def _wire_painting(
     """What the buttons paint, the numbers about it, and how it is stopped."""
     inputs = [one.finished, given.photo, given.brush, *choices]
     outputs = [one.comparison, one.finished]
-    painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison, **_SLOW}
+    painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison}
+    painting |= {**_SLOW, "js": _REPAINTING}
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
         actions.strip,
@@ -355,13 +360,15 @@ def _wire_painting(
         **_SLOW,
     )
     files = [_wire_files(actions, one, painted) for painted in (click, again)]
+    for over in (click.failure, again.failure, *(written.then for written in files)):
+        over(None, js=_REPAINTED)
     _wire_numbers(actions, one, files)
 
     running = [click, strip, again, batch]
     for event in running:
         event.then(None, js=_IDLE)
     buttons.stop.click(actions.stop, **_QUICK)
-    buttons.stop.click(None, js=_IDLE, cancels=running)
+    buttons.stop.click(None, js=_STOPPED, cancels=running)
 
 
 def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:

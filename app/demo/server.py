@@ -107,7 +107,7 @@ def serve(
     )
     for keeper in (
         threading.Thread(target=_keep_clean, args=(page, page.studio), daemon=True),
-        threading.Thread(target=_keep_small, args=(page, page.jobs), daemon=True),
+        threading.Thread(target=_keep_small, args=(page, Rest(page.jobs)), daemon=True),
     ):
         keeper.start()
     return address, public
@@ -120,18 +120,31 @@ def _keep_clean(page: gr.Blocks, studio: Studio) -> None:
         studio.remove_old(KEEP_FILES)
 
 
-def _keep_small(page: gr.Blocks, jobs: Jobs) -> None:
+class Rest:
+    """Tells when nobody has wanted a picture for IDLE seconds, once after each stretch of work."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self._begun, self._since, self._due = jobs.begun, 0.0, False
+
+    def begins(self, now: float) -> bool:
+        """Whether it does at this time, seconds on any clock; to be asked every second or so."""
+        if len(self.jobs) or self.jobs.begun != self._begun:
+            self._begun, self._since, self._due = self.jobs.begun, now, True
+            return False
+        begins = self._due and now - self._since >= IDLE
+        self._due = self._due and not begins
+        return begins
+
+
+def _keep_small(page: gr.Blocks, rest: Rest) -> None:
     """After a crowd of visitors the process is hardly larger than before them.
 
     Threads free what others allocated, and malloc has kept 100 to 350 MB of it after 20 pictures.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    begun, since, holds = jobs.begun, 0.0, False
     while trim and page.is_running:  # glibc's alone
         time.sleep(1)
-        if len(jobs) or jobs.begun != begun:
-            begun, since, holds = jobs.begun, time.monotonic(), True
-        elif holds and time.monotonic() - since >= IDLE:
-            holds = False
+        if rest.begins(time.monotonic()):
             gc.collect()
             trim(0)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -384,30 +385,29 @@ def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos
     assert second.painted is None
 
 
-def test_memory_is_given_back_once_when_nobody_wants_a_picture(
-    monkeypatch: pytest.MonkeyPatch,
+def test_rest_begins_once_after_each_stretch_of_work() -> None:
+    jobs = Jobs()
+    rest, time, rests = server.Rest(jobs), 1000.0, []
+    for work in ("", "seen", "seen", "", "", "", "", "between", "", "", "", ""):
+        time += server.IDLE / 2
+        with contextlib.ExitStack() as running:
+            if work:
+                running.enter_context(jobs.running("visitor"))
+            if work == "between":  # it is over before anybody looks
+                running.close()
+            rests.append(rest.begins(time))
+    assert [number for number, begins in enumerate(rests) if begins] == [4, 9]
+
+
+def test_a_process_at_rest_gives_its_memory_back(
+    page: gr.Blocks, client: Client, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, trimmed = Jobs(), []
-    work = iter([True, True, False, False, False, True, False, False])
-    page, now, running = SimpleNamespace(is_running=True), [1000.0], contextlib.ExitStack()
-
-    def second(_: float) -> None:
-        now[0] += server.IDLE / 2
-        running.close()
-        wanted = next(work, None)
-        page.is_running = wanted is not None
-        if wanted:
-            running.enter_context(jobs.running("visitor"))
-
-    def trim(_: int) -> None:
-        trimmed.append((jobs.begun, len(jobs)))
-
-    monkeypatch.setattr(server, "time", SimpleNamespace(sleep=second, monotonic=lambda: now[0]))
-    libc = SimpleNamespace(CDLL=lambda _: SimpleNamespace(malloc_trim=trim))
-    monkeypatch.setattr(server, "ctypes", libc)
-    monkeypatch.setattr(server.sys, "platform", "linux")
-    server._keep_small(page, jobs)
-    assert trimmed == [(2, 0), (3, 0)]
+    # The page's own server looks every second, and would wait for ten.
+    collected = threading.Event()
+    monkeypatch.setattr(server, "IDLE", 0)
+    monkeypatch.setattr(server, "gc", SimpleNamespace(collect=collected.set))
+    client.predict(handle_file(photos / "coffee.png"), "dots", max_size=64, api_name="/stylize")
+    assert collected.wait(10)
 
 
 def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos: Path) -> None:

@@ -316,6 +316,28 @@ def test_stop_ends_a_painting_and_the_next_one_works(page, photos, held, server,
     assert download(page)[0] == "cat-dots.png"
 
 
+def test_the_last_picture_can_be_had_until_and_unless_another_takes_its_place(
+    page, photos, request, server
+):
+    upload(page, photos / "cat.png")
+    paint(page)
+    assert download(page)[0] == "cat-dots.png"
+    begun = request.getfixturevalue("held")
+    page.get_by_role("button", name="Paint it").click()
+    assert begun.wait(PATIENCE / 1000)
+    # Else who clicks as the new picture appears would get the one before.
+    page.locator("#result").wait_for(state="hidden")
+    page.get_by_role("button", name="Stop").click()
+    wait_until_idle(server)
+    page.locator("#result").wait_for(state="visible")
+    assert download(page)[0] == "cat-dots.png"
+    # Nor does a painting that fails take it away.
+    page.locator("#styles .own input").check(force=True)
+    page.get_by_role("button", name="Paint it").click()
+    page.get_by_text("Choose a painting first").wait_for()
+    page.locator("#result").wait_for(state="visible")
+
+
 def test_a_reload_in_the_middle_leaves_the_server_healthy(
     page, photos, held, server, monkeypatch, open_page
 ):
