@@ -19,6 +19,7 @@ python -m benchmarks.scale_batch --out out/scale_batch.json
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import math
@@ -404,15 +405,15 @@ def camera(
         return frames
 
     figures = {"frames": count}
-    for motion, rates in (("zoom", (zoom, 0.0)), ("turn", (0.0, turn))):
+    motions = {
+        "zoom": functools.partial(views, grown=zoom, turned=0.0),
+        "turn": functools.partial(views, grown=0.0, turned=turn),
+    }
+    for motion, seen in motions.items():
         rows = []
         for style in tqdm(styles, motion, unit="style"):
             look = video.Look(painter.style(style), brushwork=brushwork)
             for number, photo in enumerate(photos()[:4]):
-
-                def seen(whole: np.ndarray, rates: tuple = rates) -> list[np.ndarray]:
-                    return views(whole, *rates)
-
                 row = {"style": style, motion: number, "input": _levels(seen(photo))}
                 for name, painted in _painted(photo, seen, painter, look).items():
                     row[name] = _levels(painted) / row["input"]

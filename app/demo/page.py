@@ -374,7 +374,9 @@ def _wire_painting(
 def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
     """The files to download: the page asks for them when it shows the picture.
 
-    Written before, they would hold up the picture that it loads and decodes meanwhile.
+    Written before, they would hold up the picture that it loads and decodes meanwhile. They begin
+    by taking back the last picture's. The page alone cannot tell whose files have come, where a
+    visitor paints again before they have, or they could not be written.
     """
     return painted.success(
         actions.files,
