@@ -163,12 +163,11 @@ def draw_crops(
     draw: random.Random,
     smallest: float,
     part: slice = slice(None),
-) -> list[Tensor]:
+) -> list[Crop]:
     """One random crop of a random picture of each folder given.
 
     Args:
         part: the crops that are wanted. All are drawn, so that processes with one seed can divide
             a batch between them.
     """
-    crops = [f.draw_crop(draw.randrange(len(f)), size, draw, smallest) for f in folders]
-    return [f.crop(crop) for f, crop in list(zip(folders, crops, strict=True))[part]]
+    return [f.draw_crop(draw.randrange(len(f)), size, draw, smallest) for f in folders][part]

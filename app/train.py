@@ -8,6 +8,7 @@ torchrun --nproc_per_node=2 -m app.train ...
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import asdict, replace
 
@@ -22,6 +23,7 @@ MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
 REFINEMENT = 128
 GRAINED = 0.5  # share of the photos
 STROKES = 0.02
+MOST_WORKERS = 8
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -97,6 +99,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         f"look at the clean ones: it learns not to paint what is not there ({GRAINED} where the "
         "network moves by perceptual losses, else 0)",
     )
+    add(
+        "--augment",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the pictures, real and painted, that the discriminator sees turned or recolored, "
+        "so that it does not learn few paintings by heart in a long run (0)",
+    )
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add(
         "--projection",
@@ -114,6 +124,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
     add("--bf16", action="store_true", help="autocast to bfloat16 outside the spectral layers")
     add("--compile", action="store_true", help="compile the frozen networks; pays in long runs")
+    add(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that make the next steps' pictures (on a GPU half of the cores, at most "
+        f"{MOST_WORKERS}; else 0)",
+    )
     add("--seed", type=int, default=0)
     add(
         "--skip-not-finite",
@@ -151,8 +168,12 @@ def _check(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
-    if arguments.grain is not None and not 0 <= arguments.grain <= 1:
-        raise ValueError(f"--grain must be between 0 and 1, got {arguments.grain}")
+    for name in ("grain", "augment"):
+        share = getattr(arguments, name)
+        if share is not None and not 0 <= share <= 1:
+            raise ValueError(f"--{name} must be between 0 and 1, got {share}")
+    if arguments.workers is not None and arguments.workers < 0:
+        raise ValueError(f"--workers must be at least 0, got {arguments.workers}")
     if arguments.size < 64 or arguments.size % 4:
         raise ValueError(f"--size must be a multiple of 4, at least 64, got {arguments.size}")
     if not arguments.out.endswith(".safetensors"):
@@ -270,7 +291,11 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     try:
-        with together(available_device(arguments.device)) as processes:
+        device = available_device(arguments.device)
+        if arguments.workers is None:
+            half = len(os.sched_getaffinity(0)) // 2
+            arguments.workers = min(MOST_WORKERS, half) if device.type == "cuda" else 0
+        with together(device) as processes:
             return _run(arguments, processes)
     except ValueError as error:  # no such device
         print(f"error: {error}", file=sys.stderr)

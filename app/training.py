@@ -22,10 +22,12 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 import models
-from app import augment, images
+from app import images
+from app.batches import Batches, PictureMaker, Plan
 from app.codes import SPREAD, Chooser, medoid_codes, record_of, spread
 from app.dataset import PictureFolder, draw_crops
 from app.processes import Processes
@@ -131,6 +133,7 @@ class Run:
         self.codes = self._first_codes()
         self.average_codes = copy.deepcopy(self.codes).requires_grad_(False)
         self._prepare_losses()
+        self.batches = self._batches()
         self.step, self.seconds, self.failed = 0, 0.0, 0
         self.sums: dict[str, float] = defaultdict(float)
         self.summed = 0  # steps; a resumed run may begin in the middle of LOG_STEPS
@@ -202,7 +205,7 @@ class Run:
             discriminator = models.MultiScaleDiscriminator(len(self.domains), width=width)
             discriminator.to(device)
         self.discriminator = discriminator
-        judges = Judges(perceptual, projection, discriminator)
+        judges = Judges(perceptual, projection, discriminator, arguments.augment)
         paper = perceptual is None
         self.rate = arguments.learning_rate or (PAPER_LEARNING_RATE if paper else LEARNING_RATE)
         betas = PAPER_BETAS if paper else PERCEPTUAL_BETAS
@@ -213,7 +216,9 @@ class Run:
             "generator": (self.network, decay),
         }
         self.optimizers = {
-            name: torch.optim.Adam(parameters, self.rate, betas=betas, weight_decay=decay)
+            name: torch.optim.Adam(
+                parameters, self.rate, betas=betas, weight_decay=decay, fused=self._on_gpu
+            )
             for name, (module, decay) in modules.items()
             if module is not None
             and (parameters := [p for p in module.parameters() if p.requires_grad])
@@ -228,7 +233,7 @@ class Run:
 
     def _frozen(self, module: nn.Module) -> nn.Module:
         module = module.to(self.device)
-        if self.device.type == "cuda":
+        if self._on_gpu:
             module = module.to(memory_format=torch.channels_last)
         if self.arguments.compile:
             # A machine that can't compile trains as before.
@@ -242,6 +247,10 @@ class Run:
         folders = [*self.styles.values(), self.photos]
         several = [f.square(i, size) for f in folders for i in range(min(CALIBRATION, len(f)))]
         return torch.cat(several).to(self.device)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device.type == "cuda"
 
     # -- files
 
@@ -262,7 +271,7 @@ class Run:
             "seconds": self.seconds,
             "failed": self.failed,
             "recent": self.recent,
-            "draw": self.draw.getstate(),
+            "draw": self.batches.state(),
             "torch": torch.get_rng_state(),
             "network": self.network.state_dict(),
             "average": self.average.state_dict(),
@@ -311,6 +320,7 @@ class Run:
                 optimizer.load_state_dict(state["optimizers"][name])
         version, internal, gauss = state["draw"]
         self.draw.setstate((version, tuple(internal), gauss))
+        self.batches = self._batches()  # what was drawn ahead was drawn from another state
         torch.set_rng_state(state["torch"])
         self.step, self.seconds, self.recent = state["step"], state["seconds"], state["recent"]
         self.failed = state.get("failed", 0)
@@ -345,6 +355,7 @@ class Run:
             "torch": torch.__version__.split("+")[0],
             "weights": {k: v for k, v in asdict(arguments.weights).items() if v},
             "grain": arguments.grain,
+            "augment": arguments.augment,
             "losses": {k: round(v, 4) for k, v in self.recent.items()},
             "seed": arguments.seed,
         }
@@ -434,42 +445,52 @@ class Run:
 
     # -- one step
 
+    def _batches(self) -> Batches:
+        folders = [*self.styles.values(), *(variant.folder for variant in self.variants)]
+        return Batches(
+            self.draw,
+            self._plan,
+            PictureMaker(self.photos, folders, self.arguments.grain),
+            workers=self.arguments.workers or 0,
+            pinned=self._on_gpu,
+        )
+
     def batch(self) -> Batch:
-        """Random photos, and as many paintings of styles drawn alike, however unequal.
+        """Random photos, and as many paintings of styles drawn alike, however unequal."""
+        plan, pictures = self.batches.next()
+        photos, paintings, given = (
+            None if t is None else t.to(self.device, non_blocking=True) for t in pictures
+        )
+        domains = torch.tensor(plan.domains, device=self.device)
+        return Batch(photos, paintings, domains, given, plan.taught, plan.window, plan.canvas)
+
+    def _plan(self) -> Plan:
+        """Draws what a batch is made of.
 
         All processes draw the whole batch and each takes its part, so that together they see what
         one process with the larger batch would.
         """
         size, (count, taught) = self.arguments.size, self._batch_counts()
         numbers = [self._variant(name) for name in self._names(taught, self._taught_names())]
-        variants = [self.variants[number] for number in numbers]
-        names = [v.name for v in variants] + self._names(count - taught, list(self.styles))
-        folders = [v.folder for v in variants] + [self.styles[n] for n in names[taught:]]
+        names = [self.variants[number].name for number in numbers]
+        names += self._names(count - taught, list(self.styles))
+        # The folders as _batches() counts them: the styles', then the learned codes'.
+        wanted = [len(self.styles) + number for number in numbers]
+        wanted += [list(self.styles).index(name) for name in names[taught:]]
         part = slice(self.processes.rank, None, self.processes.count)
+        folders = [*self.styles.values(), *(variant.folder for variant in self.variants)]
         photos = draw_crops([self.photos] * count, size, self.draw, SMALLEST_PHOTO, part)
-        paintings = draw_crops(folders, size, self.draw, SMALLEST_PAINTING, part)
-        domains = [self.domains.index(name) for name in names[part]]
+        crops = draw_crops([folders[i] for i in wanted], size, self.draw, SMALLEST_PAINTING, part)
         grains = [self.draw.randrange(2**62) for _ in range(count if self.arguments.grain else 0)]
-        return Batch(
-            torch.cat(photos).to(self.device),
-            torch.cat(paintings).to(self.device),
-            torch.tensor(domains, device=self.device),
-            self._given(photos, grains[part]),
+        return Plan(
+            photos,
+            list(zip(wanted[part], crops, strict=True)),
+            grains[part],
+            [self.domains.index(name) for name in names[part]],
             tuple(numbers[part]),
             (self.draw.randrange(JITTER), self.draw.randrange(JITTER)),
             self._canvas(count, part),
         )
-
-    def _given(self, photos: Sequence[Tensor], seeds: Sequence[int]) -> Tensor | None:
-        """What the network sees of the photos: a share of them grained or compressed."""
-        if not seeds:
-            return None
-        given = []
-        for photo, seed in zip(photos, seeds, strict=True):
-            draw = random.Random(seed)
-            grained = draw.random() < self.arguments.grain
-            given.append(augment.grained(photo, draw) if grained else photo)
-        return torch.cat(given).to(self.device)
 
     def _canvas(self, count: int, part: slice) -> Canvas:
         """A place for each photo of a part of the batch, where the network sees strokes."""
@@ -514,10 +535,10 @@ class Run:
                 group["lr"] = rate * (factor if name == "codes" else 1)
 
     def train_step(self, progress: float) -> None:
-        """One step of the generator and one of the discriminator.
+        """One step of the generator and one of the discriminator: both, or neither.
 
         Raises:
-            TrainingError: a loss that is not finite.
+            TrainingError: a loss or a gradient that is not finite; nothing has moved.
         """
         self._rates(progress)
         weights, batch = self._weights(progress), self.batch()
@@ -531,46 +552,58 @@ class Run:
         if self.processes.largest(bool(problem))[0]:
             raise self._not_finite(problem or "another process met numbers that are not finite")
         total = sum(getattr(weights, name) * term for name, term in terms.items())
-        self._descend("generator's", total, ("generator", "codes"))
+        losses = {"generator's": total}
+        self._backward(total, ("generator", "codes"))
         if judged is not None:
             with self._autocast():
-                terms["discriminator"] = self.judge(judged, batch.domains)
-            self._descend("judge's", terms["discriminator"], ("judge",))
+                losses["judge's"] = terms["discriminator"] = self.judge(judged, batch.domains)
+            self._backward(losses["judge's"], ("judge",))
+        self._descend(losses, terms)
         self._follow()
         self.step += 1
         self.summed += 1
-        for name, term in terms.items():
-            self.sums[name] += float(term.detach())
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.arguments.bf16)
 
-    def _descend(self, whose: str, loss: Tensor, names: Sequence[str]) -> None:
-        mean = float(self.processes.mean(loss))
-        if not math.isfinite(mean):
-            raise self._not_finite(f"the {whose} loss is {mean}")
-        optimizers = [self.optimizers[name] for name in names if name in self.optimizers]
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=True)
+    def _backward(self, loss: Tensor, names: Sequence[str]) -> None:
+        for name in names:
+            if name in self.optimizers:
+                self.optimizers[name].zero_grad(set_to_none=True)
         loss.backward()
-        for optimizer in optimizers:
-            norm = nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], CLIP)
-            if not bool(torch.isfinite(norm)):
-                raise self._not_finite(f"the {whose} gradient is not finite")
-        for optimizer in optimizers:
+
+    def _descend(self, losses: dict[str, Tensor], terms: dict[str, Tensor]) -> None:
+        """The optimizers' step down the gradients, if all numbers are finite."""
+        norms = [
+            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], CLIP)
+            for optimizer in self.optimizers.values()
+        ]
+        means = self.processes.mean(
+            torch.stack([loss.detach().float() for loss in losses.values()])
+        )
+        singles = [x.detach().float().to(self.device) for x in (*norms, *terms.values())]
+        # Read at once: each reading waits for the device.
+        values = torch.cat([means, torch.stack(singles)]).tolist()
+        for whose, value in zip(losses, values, strict=False):
+            if not math.isfinite(value):
+                raise self._not_finite(f"the {whose} loss is {value}")
+        for name, value in zip(self.optimizers, values[len(losses) :], strict=False):
+            if not math.isfinite(value):
+                raise self._not_finite(f"the gradient of the {name} is not finite")
+        for optimizer in self.optimizers.values():
             optimizer.step()
+        for name, value in zip(terms, values[-len(terms) :], strict=True):
+            self.sums[name] += value
 
     @torch.no_grad()
     def _follow(self) -> None:
         """The averages, one step after what they average."""
-        decay = min(EMA, (1 + self.step) / (10 + self.step))
-        pairs = [(self.average_codes, self.codes)]
+        follow = get_ema_multi_avg_fn(min(EMA, (1 + self.step) / (10 + self.step)))
+        averaged, parameters = list(self.average_codes.parameters()), list(self.codes.parameters())
         if self.arguments.train != "codes":
-            pairs.append((self.average, self.network))
-        for averaged, module in pairs:
-            both = zip(averaged.parameters(), module.parameters(), strict=True)
-            for average, parameter in both:
-                average.lerp_(parameter, 1 - decay)
+            averaged += self.average.parameters()
+            parameters += self.network.parameters()
+        follow(averaged, parameters, None)
 
     def _not_finite(self, what: str) -> NotFiniteError:
         return NotFiniteError(

@@ -5,7 +5,7 @@
 #   MINUTES=8 benchmarks/gpu_train.sh           # there; results are copied to $OUT where it is set
 #
 # Optional: PYTHON, DEVICE (cuda), BATCH (24), SIZE (192), WIDTH (32), STEPS (instead of MINUTES),
-# PACKED, INIT (a checkpoint to start from; brings its width), COMPILE (1: compile the frozen
+# NAME (gpu; of the files, so that two runs can share a machine), PACKED, INIT (a checkpoint to start from; brings its width), COMPILE (1: compile the frozen
 # networks; about a minute at the start), EXTRA (more arguments of app.train; with INIT,
 # "--train refinement" learns to refine paintings' codes and leaves the network as it is).
 set -euo pipefail
@@ -15,6 +15,7 @@ PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-cuda}
 PACKED=${PACKED:-benchmarks/packed}
 RESULTS=${RESULTS:-runs/gpu}
+NAME=${NAME:-gpu}
 LIMIT=$((16 * 1000 * 1000))  # bytes a result file that comes back
 
 if [ ! -d "$PACKED/train/photo" ]; then
@@ -36,7 +37,7 @@ mkdir -p "$RESULTS"
 copy_results() {
   [ -n "${OUT:-}" ] || return 0
   mkdir -p "$OUT"
-  for file in "$RESULTS"/gpu.*; do
+  for file in "$RESULTS/$NAME".*; do
     [ -f "$file" ] || continue
     size=$(wc -c < "$file")
     if [ "$size" -le "$LIMIT" ]; then
@@ -54,6 +55,6 @@ trap 'exit 143' TERM
 # weights are.
 export PYTHONPATH="$PACKED/packages${PYTHONPATH:+:$PYTHONPATH}"
 "$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" "${shape[@]}" \
-  --out "$RESULTS/gpu.safetensors" --device "$DEVICE" --bf16 \
+  --out "$RESULTS/$NAME.safetensors" --device "$DEVICE" --bf16 \
   --perceptual "$PACKED/perceptual.safetensors" --projection "$PACKED/projection.safetensors" \
   --codes medoids --size "${SIZE:-192}" --batch "${BATCH:-24}" --checkpoint-minutes 2 ${EXTRA:-}

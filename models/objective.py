@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import losses
+from models.augmentation import augmented
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.network import STRIDE, Repainter
@@ -98,14 +99,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Judges:
-    """What looks at the results: two frozen networks and one that learns."""
+    """What looks at the results: two frozen networks and one that learns.
+
+    Attributes:
+        augment: share of the pictures that the discriminator sees turned or recolored.
+    """
 
     perceptual: PerceptualNetwork | None = None
     projection: EfficientNetFeatures | None = None
     discriminator: MultiScaleDiscriminator | FeatureDiscriminator | None = None
+    augment: float = 0.0
 
     def project(self, image: Tensor) -> Tensor | dict[str, Tensor]:
         """What the discriminator looks at: features where there are some, else pixels."""
+        if self.augment:
+            image = augmented(image, self.augment)
         return image if self.projection is None else self.projection(image)
 
 

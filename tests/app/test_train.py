@@ -101,6 +101,29 @@ def test_a_resumed_run_is_the_run_that_was_never_cut(folders, tmp_path):
         torch.testing.assert_close(value, b.network.state_dict()[key], msg=key)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # fewer cores than workers
+def test_pictures_made_ahead_by_others_are_the_same_also_after_a_cut(folders, tmp_path):
+    """What was drawn ahead of the step that was saved is drawn again."""
+    out = tmp_path / "a.safetensors"
+    command = arguments(folders, out, "--steps", "9", "--grain", "1")
+
+    def run(*more: str) -> train.Run:
+        return train.Run(train.parse_arguments([*command, *more]))
+
+    alone, helped = run(), run("--workers", "2")
+    before = [(alone.batch(), helped.batch()) for _ in range(3)]
+    helped.save_state()
+    cut = run("--workers", "2")
+    cut.load_state(out)
+    after = [(alone.batch(), batches.batch()) for batches in (cut, cut)]
+    for one, other in before + after:
+        for name in ("photos", "paintings", "given", "domains"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+        assert (one.window, one.canvas, one.taught) == (other.window, other.canvas, other.taught)
+    assert not torch.equal(before[0][0].photos, before[1][0].photos)
+    assert not torch.equal(before[0][0].photos, before[0][0].given)
+
+
 def test_a_run_killed_at_any_moment_goes_on(folders, tmp_path):
     out = tmp_path / "killed.safetensors"
     command = arguments(folders, out, "--steps", "100000", "--checkpoint-minutes", "0.0001")
