@@ -12,14 +12,14 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import statistics
+from models import simplification, statistics
 from models.network import STRIDE
 from models.strokes import Canvas
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-MOST_BRUSHWORK = 3.0  # times the strokes that a network was trained with
+MOST_BRUSHWORK = MOST_SIMPLIFY = 3.0  # times what suits a style
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -31,7 +31,8 @@ class Brush:
     """One region's style, made ready for one photo.
 
     Args:
-        brushwork: how strong the strokes are where the photo is plain, 1 as trained.
+        brushwork: how strong the strokes are where the photo is plain, 1 as suits the style.
+        simplify: how much of the photo's detail is left out, likewise.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -45,14 +46,22 @@ class Brush:
         strength: float,
         keep_color: str | None,
         brushwork: float = 1.0,
+        simplify: float = 1.0,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
-        self.keep_color, self.brushwork, self.origin = keep_color, brushwork, origin
+        self.keep_color, self.origin = keep_color, origin
+        self.brushwork, self.simplify = brushwork, simplify
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
+
+    @property
+    def reach(self) -> int:
+        """Pixels: what is farther from a pixel of the photo has no part in its painting."""
+        simplified = self.simplify * self.style.ground.simplify > 0
+        return self.network.reach + (simplification.REACH if simplified else 0)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -62,7 +71,8 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        digest.update(repr((self.rgb.shape, self.origin, self.brushwork)).encode())
+        how = (self.origin, self.brushwork, self.simplify, self.style.ground)
+        digest.update(repr((self.rgb.shape, how)).encode())
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.
@@ -72,7 +82,8 @@ class Brush:
     def encode(self) -> Tensor:
         """The whole photo's content features, under the region's statistics."""
         with statistics.record(self.share(self._whole)):
-            return self.network.encode_photo(self._tensor(self._whole), self._canvas(self._whole))
+            photo, canvas = self._tensor(self._whole), self._canvas(self._whole)
+            return self.network.encode_photo(photo, canvas, self.style.ground)
 
     def survey(self) -> None:
         """Read the region's statistics from samples, to hold them in every tile."""
@@ -118,7 +129,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.brushwork)
+        return Canvas(places, self.brushwork, self.simplify)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

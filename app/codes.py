@@ -12,6 +12,8 @@ its style. Only training pictures are looked at.
 A judge has no taste. ``--sheets`` writes what every candidate makes of some training photos, for a
 person to look at, and ``--take`` keeps what that person liked: paintings by their file names, and
 ``own:N``, the N-th code that the checkpoint has for the style; the judge still says how each does.
+``--ground`` says what a style wants of photos: how much detail is left out, and how strong strokes
+are where they are plain.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import argparse
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -118,7 +120,7 @@ def scores(
     """Mean log-probability of the class and share of pictures given to it.
 
     Args:
-        contents: what ``network.encode_photo`` made of the photos, once for all codes.
+        contents: what ``network.encode_photo`` made of the photos, once for all codes of a ground.
     """
     logits = torch.cat(
         [judge(backbone(network.generate(content, code).clamp(-1, 1))) for content in contents]
@@ -134,6 +136,7 @@ class Chooser:
         photos: on which codes are tried.
         styles: folders of the styles' paintings.
         judge: one that knows the styles; without it, one is fitted to the folders.
+        grounds: what styles want of photos, where it is known.
 
     Raises:
         FileNotFoundError: the judge's weights are not installed.
@@ -148,27 +151,35 @@ class Chooser:
         styles: Mapping[str, PictureFolder],
         device: torch.device,
         judge: LinearJudge | None = None,
+        grounds: Mapping[str, models.Ground] | None = None,
     ) -> None:
         self.network, self.photos, self.styles, self.device = network, photos, styles, device
+        self.grounds = dict(grounds or {})
         self.backbone = PooledFeatures().to(device)
         self.judge = judge or fit_judge({**styles, "photo": photos}, self.backbone, device)
         if unknown := sorted(set(styles) - set(self.judge.classes)):
             raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
-        self.contents = [
-            network.encode_photo(photos.square(i, PHOTO_SIDE).to(device))
-            for i in spread(FINAL_PHOTOS, len(photos))
-        ]
-        every = max(1, len(self.contents) // SCREEN_PHOTOS)
-        self.screen = self.contents[::every][:SCREEN_PHOTOS]
+        chosen = spread(FINAL_PHOTOS, len(photos))
+        self.squares = [photos.square(i, PHOTO_SIDE).to(device) for i in chosen]
+        self.contents: dict[models.Ground, list[Tensor]] = {}
 
     def code(self, style: str, index: int) -> models.StyleCode:
         """That of a painting of the style's folder."""
-        return self.network.encode_style(self.styles[style].tensor(index).to(self.device))
+        code = self.network.encode_style(self.styles[style].tensor(index).to(self.device))
+        return replace(code, ground=self.grounds.get(style, code.ground))
 
+    @torch.no_grad()
     def _score(
-        self, style: str, code: models.StyleCode, contents: Sequence[Tensor]
+        self, style: str, code: models.StyleCode, *, quick: bool = False
     ) -> tuple[float, float]:
         """Mean log-probability of the style, and the share of pictures given to it."""
+        if code.ground not in self.contents:
+            self.contents[code.ground] = [
+                self.network.encode_photo(square, ground=code.ground) for square in self.squares
+            ]
+        contents = self.contents[code.ground]
+        if quick:
+            contents = contents[:: max(1, len(contents) // SCREEN_PHOTOS)][:SCREEN_PHOTOS]
         label = self.judge.classes.index(style)
         return scores(self.network, contents, code, self.judge, self.backbone, label)
 
@@ -201,14 +212,14 @@ class Chooser:
                 candidates = []
                 for index in spread(candidates_a_style, len(folder)):
                     code = self.code(style, index)
-                    score, _ = self._score(style, code, self.screen)
+                    score, _ = self._score(style, code, quick=True)
                     candidates.append((score, folder.paths[index].name, code))
                     bar.update()
                 candidates.sort(key=lambda candidate: -candidate[0])
                 finalists = [(name, code) for _, name, code in candidates[:FINALISTS]]
                 finals = []
                 for name, code in [*given.get(style, {}).items(), *finalists]:
-                    score, share = self._score(style, code, self.contents)
+                    score, share = self._score(style, code)
                     finals.append((share, score, name, code))
                     bar.update()
                 finals.sort(key=lambda final: (-final[0], -final[1]))
@@ -222,7 +233,7 @@ class Chooser:
 
     def measured(self, style: str, codes: Mapping[str, models.StyleCode]) -> Choice:
         """Named codes in the order given, with how each does."""
-        shares = [self._score(style, code, self.contents)[1] for code in codes.values()]
+        shares = [self._score(style, code)[1] for code in codes.values()]
         return Choice(list(codes), list(codes.values()), shares)
 
     def sheet(self, style: str, path: Path, candidates: int = CANDIDATES) -> None:
@@ -238,7 +249,7 @@ class Chooser:
         indices = spread(candidates, len(folder))
         for index in tqdm(indices, desc=f"candidates of {style}", unit="code"):
             code, name = self.code(style, index), folder.paths[index].name
-            _, share = self._score(style, code, self.contents)
+            _, share = self._score(style, code)
             rows.append((folder, index, code))
             labels.append(f"{name} {share:.0%}")
         sample_sheet(self.network, self.photos, rows, path, labels)
@@ -273,7 +284,8 @@ def taken_codes(
                 f"--take {style}: {name!r} is no painting in {folder.folder}, nor own:1 to "
                 f"own:{len(own)}"
             )
-        codes[name] = own[int(number) - 1]
+        code = own[int(number) - 1]
+        codes[name] = replace(code, ground=chooser.grounds.get(style, code.ground))
     return codes
 
 
@@ -325,6 +337,27 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
     return taken
 
 
+def _grounds(
+    pairs: Sequence[str], styles: Mapping[str, str], checkpoint: models.Checkpoint
+) -> dict[str, models.Ground]:
+    """Every style's ground: the one asked for by NAME=SIMPLIFY,STROKES, or the checkpoint's.
+
+    Raises:
+        ValueError: one that is not such a pair, of a style not asked for, or out of range.
+    """
+    grounds = {name: codes[0].ground for name, codes in checkpoint.styles.items()}
+    for pair in pairs:
+        name, _, numbers = pair.partition("=")
+        if name not in styles:
+            raise ValueError(f"--ground {name}: there is no --style of that name")
+        try:
+            simplify, strokes = map(float, numbers.split(","))
+        except ValueError:
+            raise ValueError(f"--ground must be NAME=SIMPLIFY,STROKES, got {pair!r}") from None
+        grounds[name] = models.Ground(simplify, strokes)
+    return grounds
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 done, 1 a file could not be written, 2 a wrong command line or input."""
     parser = argparse.ArgumentParser(
@@ -348,6 +381,14 @@ def main(argv: list[str] | None = None) -> int:
         metavar="NAME=CODE,...",
         help="this style's codes, best first: file names of its paintings, or own:N",
     )
+    parser.add_argument(
+        "--ground",
+        action="append",
+        default=[],
+        metavar="NAME=SIMPLIFY,STROKES",
+        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), and "
+        "how strong the strokes are in plain parts (1 as trained)",
+    )
     parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
@@ -358,8 +399,9 @@ def main(argv: list[str] | None = None) -> int:
         taken = _taken(arguments.take, folders)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
+        grounds = _grounds(arguments.ground, folders, checkpoint)
         judge = LinearJudge.load(arguments.judge).to(device) if arguments.judge else None
-        chooser = Chooser(checkpoint.network, photos, styles, device, judge)
+        chooser = Chooser(checkpoint.network, photos, styles, device, judge, grounds)
         if arguments.sheets:
             return _write_sheets(chooser, Path(arguments.sheets), arguments.candidates)
         chosen = {
@@ -370,12 +412,18 @@ def main(argv: list[str] | None = None) -> int:
         }
         if not chosen:  # else styles that were not taken by hand stay as they are
             # What a style has for its default, a learned code say, is only displaced by a better.
-            own = {name: {"own:1": codes[0]} for name, codes in checkpoint.styles.items()}
+            own = {
+                name: {"own:1": replace(codes[0], ground=grounds[name])}
+                for name, codes in checkpoint.styles.items()
+            }
             chosen = chooser.best(arguments.candidates, own)
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    codes = checkpoint.styles | {name: choice.codes for name, choice in chosen.items()}
+    codes = {
+        name: [replace(code, ground=grounds[name]) for code in own]
+        for name, own in checkpoint.styles.items()
+    } | {name: choice.codes for name, choice in chosen.items()}
     kept = checkpoint.record.get("codes", {})
     record = checkpoint.record | {"codes": kept | record_of(chosen)}
     out = Path(arguments.out or arguments.checkpoint)

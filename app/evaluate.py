@@ -147,8 +147,8 @@ def evaluate(
 ) -> Evaluation:
     """Paints every photo (1, 3, H, W) in every style, with the style's first code.
 
-    A photo is encoded once for all styles; pictures are painted one by one, as someone who waits
-    for one does, and judged many at a time.
+    A photo is encoded once for all styles of one ground; pictures are painted one by one, as
+    someone who waits for one does, and judged many at a time.
     """
     network = checkpoint.network
     codes = {name: codes[0] for name, codes in checkpoint.styles.items()}
@@ -156,10 +156,13 @@ def evaluate(
     waiting: list[tuple[str, Tensor, Tensor]] = []
     with tqdm(total=len(photos) * len(codes), desc=title, unit="picture") as bar:
         for number, photo in enumerate(photos):
-            start = time.perf_counter()
-            content = network.encode_photo(photo)
-            encoding = time.perf_counter() - start
+            encoded: dict[models.Ground, tuple[Tensor, float]] = {}
             for name, code in codes.items():
+                if code.ground not in encoded:
+                    start = time.perf_counter()
+                    content = network.encode_photo(photo, ground=code.ground)
+                    encoded[code.ground] = content, time.perf_counter() - start
+                content, encoding = encoded[code.ground]
                 start = time.perf_counter()
                 picture = network.generate(content, code).clamp(-1, 1)
                 # Reading a number waits for the device.

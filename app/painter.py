@@ -5,9 +5,10 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +16,17 @@ from torch import Tensor
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import MOST_BRUSHWORK, WHOLE, Brush
+from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
 
 # A painting's statistics are recorded near the scale at which the network learned strokes. More
 # pixels would make its strokes finer than any the network has seen, and cost time and memory.
 STYLE_SIZE = 512
+
+# What a painting of one's own wants of a photo: next to nothing of it is left out, but what
+# `simplify` multiplies must not be nothing.
+OWN_GROUND = models.Ground(simplify=0.05)
 
 # The demo runs for days and each upload is a style: the least recently used are let go.
 _REMEMBERED_PICTURES = 32
@@ -109,7 +114,7 @@ class Painter:
         painting = images.resize(images.flatten(painting), STYLE_SIZE)
         tensor = images.to_tensor(painting.rgb).to(self.device)
         with self._one_at_a_time, torch.no_grad():
-            return self.network.encode_style(tensor)
+            return replace(self.network.encode_style(tensor), ground=OWN_GROUND)
 
     def blend(
         self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
@@ -135,6 +140,7 @@ class Painter:
         *,
         keep_color: str | None = None,
         brushwork: float = 1.0,
+        simplify: float = 1.0,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -145,14 +151,16 @@ class Painter:
         where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
-        how strong the strokes are where the photo is plain: 0 none, 1 as the network was trained,
-        up to MOST_BRUSHWORK; without effect on a network that was trained without. mask: where a
+        how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, up to
+        MOST_BRUSHWORK; without effect on a network that was trained without. simplify: how much of
+        the photo's detail is left out: 0 none, 1 as suits the style, up to MOST_SIMPLIFY; without
+        effect on a style that wants all. mask: where a
         single style is painted, as in Region. tile: the side of the tiles, pixels; None paints
         the photo whole up to WHOLE pixels and in tiles beyond. progress: called with the share
         that is done, from 0 to 1; what it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, a brushwork out of its range, or a mask beside regions.
+        an unknown keep_color, a brushwork or simplify out of its range, or a mask beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
@@ -160,6 +168,8 @@ class Painter:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
         if not 0 <= brushwork <= MOST_BRUSHWORK:
             raise ValueError(f"brushwork must be between 0 and {MOST_BRUSHWORK}, got {brushwork}")
+        if not 0 <= simplify <= MOST_SIMPLIFY:
+            raise ValueError(f"simplify must be between 0 and {MOST_SIMPLIFY}, got {simplify}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -174,7 +184,8 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            rgb = self._paint(picture.rgb, style, strength, keep_color, brushwork, tile, progress)
+            how = {"keep_color": keep_color, "brushwork": brushwork, "simplify": simplify}
+            rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 
     def _paint(
@@ -182,20 +193,20 @@ class Painter:
         rgb: np.ndarray,
         regions: Sequence[Region],
         strength: float,
-        keep_color: str | None,
-        brushwork: float,
+        how: Mapping[str, Any],
         side: int | None,
         progress: Callable[[float], None] | None,
     ) -> np.ndarray:
         height, width = rgb.shape[:2]
         if side is None:
             side = max(height, width) if height * width <= WHOLE else TILE
-        plan = list(tiles.plan(height, width, side, self.network.reach, STRIDE))
         brushes = [
-            Brush(self.network, self.device, rgb, region, strength, keep_color, brushwork)
+            Brush(self.network, self.device, rgb, region, strength, **how)
             for region in regions
             if region.bounds(height, width) is not None
         ]
+        reach = max((brush.reach for brush in brushes), default=0)
+        plan = list(tiles.plan(height, width, side, reach, STRIDE))
         tiled = len(plan) > 1
         steps = _Steps(len(brushes) * (len(plan) + tiled), len(self.network.hops), progress)
         hooks = [hop.register_forward_hook(steps.next_hop) for hop in self.network.hops]

@@ -21,7 +21,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import MOST_BRUSHWORK, WHOLE
+from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -99,12 +99,12 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     on_gpu = painter.device.type != "cpu"
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
-        keep, tile, brushwork = args.keep_color, args.tile, args.brushwork
+        how = {name: getattr(args, name) for name in ("keep_color", "brushwork", "simplify")}
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
-            return batch.paint_together(pictures, painter, style, args.strength, keep, brushwork)
-        options = {"keep_color": keep, "brushwork": brushwork, "tile": tile}
-        return [painter.paint(picture, style, args.strength, **options) for picture in pictures]
+            return batch.paint_together(pictures, painter, style, args.strength, **how)
+        how["tile"] = args.tile
+        return [painter.paint(picture, style, args.strength, **how) for picture in pictures]
 
     together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
     return batch.Work(
@@ -170,6 +170,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "strength": args.strength,
         "keep_color": args.keep_color,
         "brushwork": args.brushwork,
+        "simplify": args.simplify,
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -407,7 +408,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_style_options(parser: argparse.ArgumentParser) -> None:
-    """What says how to paint: --style, --blend, --strength, --brushwork and so on."""
+    """What says how to paint: --style, --blend, --strength, --simplify and so on."""
     parser.add_argument(
         "--style",
         action="append",
@@ -436,7 +437,15 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar=f"0..{MOST_BRUSHWORK:g}",
         help="how strong the strokes are where a photo is plain, a sky say: 0 is smooth, 1 (the "
-        "default) as trained",
+        "default) what suits the style",
+    )
+    parser.add_argument(
+        "--simplify",
+        type=_simplify,
+        default=1.0,
+        metavar=f"0..{MOST_SIMPLIFY:g}",
+        help="how much of a photo's detail is left out: 0 none, 1 (the default) what suits the "
+        "style; for styles that want it, as ukiyoe does",
     )
     parser.add_argument(
         "--keep-color",
@@ -479,6 +488,10 @@ def _strength(text: str) -> float:
 
 def _brushwork(text: str) -> float:
     return _number(text, MOST_BRUSHWORK)
+
+
+def _simplify(text: str) -> float:
+    return _number(text, MOST_SIMPLIFY)
 
 
 def _number(text: str, most: float) -> float:

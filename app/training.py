@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -408,6 +408,12 @@ class Run:
     ) -> None:
         """The averaged network with these styles; a frozen one with those it had before, too."""
         record, start = self.record() | more_record, self.arguments.start
+        # What a style wants of photos was found by look, and stays.
+        grounds = self._grounds()
+        styles = {
+            name: [replace(code, ground=grounds.get(name, code.ground)) for code in codes]
+            for name, codes in styles.items()
+        }
         if self.arguments.train == "all" and start is not None:
             record |= {"started_from": start.record}
         if self.arguments.train == "refinement":
@@ -419,6 +425,11 @@ class Run:
                 styles = start.styles | styles
         with _saving(self.out):
             models.save_checkpoint(self.out, self.average, styles, record)
+
+    def _grounds(self) -> dict[str, models.Ground]:
+        start = self.arguments.start
+        styles = {} if start is None else start.styles
+        return {name: codes[0].ground for name, codes in styles.items() if codes}
 
     @property
     def _chooses_codes(self) -> bool:
@@ -435,7 +446,9 @@ class Run:
             before = start.styles.get(name, ()) if start is not None else ()
             given[name] |= {f"before {i}": c for i, c in enumerate(before, 1)}
         try:
-            chooser = Chooser(self.average, self.photos, self.styles, self.device)
+            chooser = Chooser(
+                self.average, self.photos, self.styles, self.device, grounds=self._grounds()
+            )
             chosen = chooser.best(given=given)
         except FileNotFoundError as error:
             self._say(f"codes are medoids, not chosen: {error}")

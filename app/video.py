@@ -84,6 +84,12 @@ class Look:
     keep_color: str | None = None
     max_size: int | None = None
     brushwork: float = 1.0
+    simplify: float = 1.0
+
+    @property
+    def how(self) -> dict[str, object]:
+        """What `Brush` and `Painter.paint` take alike."""
+        return {name: getattr(self, name) for name in ("keep_color", "brushwork", "simplify")}
 
 
 @dataclass(frozen=True)
@@ -240,7 +246,8 @@ def _record(
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        style, canvas = look.style.to(painter.device), Canvas(places, look.brushwork)
+        canvas = Canvas(places, look.brushwork, look.simplify)
+        style = look.style.to(painter.device)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
     return held, color.matching(photos, painted) if matched else None
@@ -327,8 +334,7 @@ def paint_frame(
     if look.strength == 0:
         return rgb
     if not len(shot.held):
-        options = {"keep_color": look.keep_color, "brushwork": look.brushwork}
-        return painter.paint(Picture(rgb), look.style, look.strength, **options).rgb
+        return painter.paint(Picture(rgb), look.style, look.strength, **look.how).rgb
     before = tuple(distance % STRIDE for distance in moved)
     rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
     height, width = rgb.shape[:2]
@@ -339,14 +345,13 @@ def paint_frame(
         rgb,
         Region(look.style),
         look.strength,
-        look.keep_color,
-        look.brushwork,
-        origin,
+        **look.how,
+        origin=origin,
     )
     brush.held, brush.matching = shot.held, shot.matching
     side = max(height, width) if height * width <= WHOLE else TILE
     result = np.empty_like(rgb)
-    for tile in tiles.plan(height, width, side, painter.network.reach, STRIDE):
+    for tile in tiles.plan(height, width, side, brush.reach, STRIDE):
         photo = images.to_tensor(rgb[tile.core.slices]).to(painter.device)
         result[tile.core.slices] = images.to_rgb(brush.paint(tile, photo, None))
     return result[before[0] :, before[1] :]
@@ -542,7 +547,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    look = Look(style, args.strength, args.keep_color, args.max_size, args.brushwork)
+    look = Look(style, args.strength, args.keep_color, args.max_size, args.brushwork, args.simplify)
     started = time.perf_counter()
     try:
         notes = repaint(args.clip, args.out, painter, look, strip=args.strip)

@@ -8,7 +8,7 @@ from models.learned_code import LearnedCode
 from models.network import Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.refinement import CodeRefinement
-from models.style_code import StyleCode
+from models.style_code import Ground, StyleCode
 from models.weights_file import CheckpointError
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CodeRefinement",
     "EfficientNetFeatures",
     "FeatureDiscriminator",
+    "Ground",
     "LearnedCode",
     "MultiScaleDiscriminator",
     "PerceptualNetwork",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.network import Repainter, RepainterConfig
-from models.style_code import StyleCode
+from models.style_code import Ground, StyleCode
 from models.weights_file import CheckpointError, read_weights, write_weights
 
 KIND = "repaint-repainter"
@@ -58,6 +58,9 @@ def save_checkpoint(
         "version": VERSION,
         "config": asdict(network.config),
         "styles": {name: len(codes) for name, codes in styles.items()},
+        "grounds": {
+            name: [asdict(code.ground) for code in codes] for name, codes in styles.items()
+        },
         "record": dict(record),
     }
     write_weights(path, tensors, header)
@@ -79,6 +82,7 @@ def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Che
             raise ValueError(f"unknown settings {unknown}")
         network = Repainter(RepainterConfig(**given))
         counts = {str(name): int(count) for name, count in header["styles"].items()}
+        grounds = _grounds(header.get("grounds", {}), counts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path}: its header is wrong: {error}") from None
     expected = network.state_dict()
@@ -97,8 +101,22 @@ def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Che
     styles = {}
     for name, count in counts.items():
         codes = [_read_code(path, tensors, network, name, index) for index in range(count)]
-        styles[name] = [code.to(device) for code in codes]
+        styles[name] = [
+            replace(code, ground=ground).to(device)
+            for code, ground in zip(codes, grounds[name], strict=True)
+        ]
     return Checkpoint(network, styles, header.get("record", {}))
+
+
+def _grounds(given: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, list[Ground]]:
+    """Every code's ground; a file from before there were any has plain ones."""
+    grounds = {}
+    for name, count in counts.items():
+        own = [Ground(**ground) for ground in given.get(name, [{}] * count)]
+        if len(own) != count:
+            raise ValueError(f"{len(own)} grounds for {count} codes of {name!r}")
+        grounds[name] = own
+    return grounds
 
 
 def _read_code(

@@ -18,14 +18,15 @@ from torch import Tensor, nn
 import wct
 from models import statistics, strokes
 from models.refinement import CodeRefinement
+from models.simplification import simplified
 from models.strokes import Canvas
-from models.style_code import StyleCode
+from models.style_code import Ground, StyleCode
 
 COLORINGS = ("statistics", "mlp")
 METHODS = ("svd", "gd")
 STRIDE = 4  # two stride-2 convolutions: heights and widths inside are padded to a multiple of it
 SMALLEST = 8  # pixels; below, a reflection pad would be wider than the feature map
-CANVAS = Canvas()
+CANVAS, GROUND = Canvas(), Ground()
 
 
 @dataclass(frozen=True)
@@ -404,7 +405,8 @@ class Repainter(nn.Module):
     def reach(self) -> int:
         """Pixels: what is farther from a pixel than this has no part in its result.
 
-        But for the statistics, which see the whole picture; see :mod:`models.statistics`.
+        But for the statistics, which see the whole picture; see :mod:`models.statistics`. Where a
+        photo is simplified first, its own reach comes on top.
         """
         seen = [self._sees(pixel) for pixel in range(STRIDE)]
         return max(max(i - low, high - i) for i, (low, high) in enumerate(seen))
@@ -425,10 +427,20 @@ class Repainter(nn.Module):
             low, high = stride * low - padding, stride * high - padding + kernel - 1
         return strokes.sees(low, high) if self.config.strokes else (low, high)
 
-    def prepare(self, photo: Tensor, canvas: Canvas = CANVAS) -> Tensor:
-        """What the encoder is to see of photos (B, 3, H, W): see :func:`models.strokes.prepare`."""
-        amount = self.config.strokes
-        return strokes.prepare(photo, amount, canvas) if amount else photo
+    def prepare(self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND) -> Tensor:
+        """What the encoder is to see of photos (B, 3, H, W).
+
+        See :func:`models.simplification.simplified` and :func:`models.strokes.prepare`.
+
+        Args:
+            ground: what a style wants; without one, nothing is left out.
+        """
+        amount = ground.simplify * canvas.simplify
+        if amount:
+            photo = simplified(photo, amount)
+        if self.config.strokes:
+            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas)
+        return photo
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -492,7 +504,8 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        return self.generate(self.encode_content(self.prepare(photo)), code, strength)
+        content = self.encode_content(self.prepare(photo, ground=code.ground))
+        return self.generate(content, code, strength)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -502,15 +515,18 @@ class Repainter(nn.Module):
         return self.refine(self.reconstruct(_pad(painting))[1])
 
     @torch.no_grad()
-    def encode_photo(self, photo: Tensor, canvas: Canvas = CANVAS) -> Tensor:
+    def encode_photo(
+        self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
+    ) -> Tensor:
         """Content features of photos (B, 3, H, W) in [-1, 1], of any size, prepared.
 
         Args:
             canvas: for a network that sees strokes: where they lie, and how strong they are.
+            ground: that of the style they are to be painted in.
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        return self.encode_content(self.prepare(_pad(photo), canvas))
+        return self.encode_content(self.prepare(_pad(photo), canvas, ground))
 
     @torch.no_grad()
     def repaint(
@@ -528,7 +544,8 @@ class Repainter(nn.Module):
 
         Args:
             content: what :meth:`encode_photo` made of the photos before, to spare the time.
-            canvas: as in :meth:`encode_photo`; content was made with one already.
+            canvas: as in :meth:`encode_photo`; content was made with one already, and with the
+                code's ground.
 
         Raises:
             ValueError: a wrong shape, or a strength outside [0, 1].
@@ -538,7 +555,7 @@ class Repainter(nn.Module):
         if strength == 0:
             return photo.clone()
         if content is None:
-            content = self.encode_photo(photo, canvas)
+            content = self.encode_photo(photo, canvas, code.ground)
         height, width = photo.shape[-2:]
         picture = self.generate(content, code, strength)[..., :height, :width]
         if strength < 1:

@@ -39,11 +39,13 @@ class Canvas:
 
     Args:
         origins: top and left of each photo, pixels, of any sign; one may stand for all.
-        strokes: how strong they are, as a multiple of what the network was trained with.
+        strokes: how strong they are, as a multiple of what the style wants.
+        simplify: how much of the photos' detail is left out, as a multiple of what the style wants.
     """
 
     origins: Sequence[tuple[int, int]] = ((0, 0),)
     strokes: float = 1.0
+    simplify: float = 1.0
 
 
 def prepare(photo: Tensor, amount: float, canvas: Canvas) -> Tensor:

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
+
+LARGEST_GROUND = 10.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a style wants of a photo before it is painted.
+
+    Attributes:
+        simplify: how much of its detail is left out: see :mod:`models.simplification`; 0: none.
+        strokes: how strong the strokes are where it is plain, as a multiple of what the network
+            was trained with: see :mod:`models.strokes`.
+    """
+
+    simplify: float = 0.0
+    strokes: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value <= LARGEST_GROUND:
+                raise ValueError(f"{name} must be from 0 to {LARGEST_GROUND:g}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -16,23 +38,36 @@ class StyleCode:
 
     ``coloring="statistics"``: a mean (B, G, n, 1) and a root (B, G, n, n) for every hop, in order.
     ``coloring="mlp"``: one code (B, C).
+
+    Attributes:
+        ground: what it wants of a photo, one for all of the batch.
     """
 
     tensors: tuple[Tensor, ...]
+    ground: Ground = field(default_factory=Ground)
 
     def to(self, device: str | torch.device) -> StyleCode:
         """The same code on another device, in float32."""
-        return StyleCode(tuple(t.to(device=device, dtype=torch.float32) for t in self.tensors))
+        tensors = tuple(t.to(device=device, dtype=torch.float32) for t in self.tensors)
+        return StyleCode(tensors, self.ground)
 
     def detach(self) -> StyleCode:
         """The same code, cut from the graph that made it."""
-        return StyleCode(tuple(t.detach() for t in self.tensors))
+        return StyleCode(tuple(t.detach() for t in self.tensors), self.ground)
 
     @staticmethod
     def cat(codes: Sequence[StyleCode]) -> StyleCode:
-        """Codes one after the other in one batch."""
+        """Codes of one ground, one after the other in one batch.
+
+        Raises:
+            ValueError: codes of several grounds.
+        """
+        grounds = {code.ground for code in codes}
+        if len(grounds) > 1:
+            raise ValueError(f"codes of one batch have one ground, got {grounds}")
         return StyleCode(
-            tuple(torch.cat(parts) for parts in zip(*(c.tensors for c in codes), strict=True))
+            tuple(torch.cat(parts) for parts in zip(*(c.tensors for c in codes), strict=True)),
+            *grounds,
         )
 
     @staticmethod
@@ -44,7 +79,7 @@ class StyleCode:
         that rebuild a symmetric root, it also keeps the rotation in a learned one, so that all the
         weight on a code gives that code. Measured (benchmarks/blend.py), its path is as straight
         as optimal transport's and more even than that of linear covariances; the affine-invariant
-        geodesic is the most even, but fades colors by a tenth on its way.
+        geodesic is the most even, but fades colors by a tenth on its way. Grounds are mixed, too.
 
         Raises:
             ValueError: no codes, another number of weights, weights that are negative, not finite
@@ -59,18 +94,22 @@ class StyleCode:
         if len(shapes) > 1:
             raise ValueError("these codes are not of one network")
         shares = [weight / total for weight in weights]
-        return StyleCode(
-            tuple(
-                sum(share * tensor for share, tensor in zip(shares, tensors, strict=True))
-                for tensors in zip(*(code.tensors for code in codes), strict=True)
-            )
+
+        def mixed(values: Iterable) -> Any:
+            return sum(share * value for share, value in zip(shares, values, strict=True))
+
+        ground = Ground(
+            simplify=mixed(code.ground.simplify for code in codes),
+            strokes=mixed(code.ground.strokes for code in codes),
         )
+        tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
+        return StyleCode(tensors, ground)
 
     def __getitem__(self, index: slice) -> StyleCode:
         """The codes of some of the paintings in the batch."""
         if not isinstance(index, slice):
             raise TypeError("a style code is indexed by a slice, so that its batch stays")
-        return StyleCode(tuple(t[index] for t in self.tensors))
+        return StyleCode(tuple(t[index] for t in self.tensors), self.ground)
 
     def flatten(self) -> Tensor:
         """One row a painting: (B, numbers)."""

@@ -77,6 +77,7 @@ def page_wish(
     share: float,
     strength: float,
     brushwork: float,
+    simplify: float,
     keep_color: bool,
     size: int,
 ) -> Wish:
@@ -89,6 +90,7 @@ def page_wish(
         share=share,
         strength=strength,
         brushwork=brushwork,
+        simplify=simplify,
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
     )
@@ -173,6 +175,7 @@ class Actions:
         share: float,
         strength: float,
         brushwork: float,
+        simplify: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -188,6 +191,7 @@ class Actions:
                 share,
                 strength,
                 brushwork,
+                simplify,
                 keep_color,
                 size,
             )
@@ -229,6 +233,7 @@ class Actions:
         photo: str | None,
         strength: float,
         brushwork: float,
+        simplify: float,
         keep_color: bool,
         request: gr.Request,
     ):
@@ -238,9 +243,8 @@ class Actions:
             with self.studio.new_folder() as folder:
                 shown = []
                 for number, name in enumerate(self.studio.names):
-                    wish = page_wish(
-                        name, None, "", None, 0, strength, brushwork, keep_color, _STRIP_SIDE
-                    )
+                    how = (strength, brushwork, simplify, keep_color)
+                    wish = page_wish(name, None, "", None, 0, *how, _STRIP_SIDE)
                     after = self.studio.paint(picture, wish, lambda _: check()).after
                     path = save_shown(after, folder / str(number))
                     shown.append((str(path), TITLES.get(name, name)))
@@ -257,6 +261,7 @@ class Actions:
         share: float,
         strength: float,
         brushwork: float,
+        simplify: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -274,6 +279,7 @@ class Actions:
                 share,
                 strength,
                 brushwork,
+                simplify,
                 keep_color,
                 size,
             )
@@ -345,6 +351,7 @@ class Actions:
         mask: str | None = None,
         format: str = "png",
         brushwork: float = 1.0,
+        simplify: float = 1.0,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -354,7 +361,8 @@ class Actions:
         None keeps its size. second_style, share: another style (or `painting`, beside a first
         style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
         colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
-        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 as trained.
+        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 as suits the
+        style. simplify: how much of the photo's detail is left out, likewise.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -366,6 +374,7 @@ class Actions:
                 strength=strength,
                 keep_color=keep_color or None,
                 brushwork=brushwork,
+                simplify=simplify,
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

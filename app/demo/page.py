@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
-from app.brush import MOST_BRUSHWORK
+from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY
 from app.demo.actions import Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
@@ -101,6 +101,7 @@ class _Choices(NamedTuple):
     share: gr.Slider
     strength: gr.Slider
     brushwork: gr.Slider
+    simplify: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
 
@@ -219,10 +220,18 @@ def _options_section() -> tuple:
                 label="Brushwork",
                 info="0 leaves skies smooth",
             )
+            simplify = gr.Slider(
+                0,
+                MOST_SIMPLIFY,
+                value=1.0,
+                step=0.1,
+                label="Simplify",
+                info="0 keeps every detail",
+            )
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
             keep_color = gr.Checkbox(label="Keep the photo's colors")
-    return strength, brushwork, keep_color, size
+    return strength, brushwork, simplify, keep_color, size
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
@@ -343,7 +352,13 @@ def _wire_painting(
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
         actions.strip,
-        [given.photo, choices.strength, choices.brushwork, choices.keep_color],
+        [
+            given.photo,
+            choices.strength,
+            choices.brushwork,
+            choices.simplify,
+            choices.keep_color,
+        ],
         one.strip,
         concurrency_id=_ONE,
         **_SLOW,
@@ -422,6 +437,7 @@ def _endpoints(actions: Actions) -> None:
             PictureFile(label="mask", type="filepath"),
             gr.Textbox("png", label="format"),
             gr.Number(1.0, label="brushwork"),
+            gr.Number(1.0, label="simplify"),
         ]
         gr.Button().click(
             actions.stylize,

@@ -52,9 +52,8 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. brushwork: of plain parts, as in Painter.paint. max_size: pixels on the
-    longest side, None for the photo's own. mask: a picture whose white part is painted, None for
-    everywhere.
+    strength: 0..1. brushwork, simplify: as in Painter.paint. max_size: pixels on the longest side,
+    None for the photo's own. mask: a picture whose white part is painted, None for everywhere.
     """
 
     style: str
@@ -65,6 +64,7 @@ class Wish:
     strength: float = 1.0
     keep_color: str | None = None
     brushwork: float = 1.0
+    simplify: float = 1.0
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -182,6 +182,7 @@ class Studio:
             strength=wish.strength,
             keep_color=wish.keep_color,
             brushwork=wish.brushwork,
+            simplify=wish.simplify,
             mask=wish.mask,
             progress=progress,
         )

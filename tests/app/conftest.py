@@ -1,5 +1,6 @@
 """A tiny untrained network, saved as a checkpoint with two styles; folders to train on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from app import images, train
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint whose styles are "dots" (one code) and "stripes" (two codes)."""
+    """A checkpoint: the styles "dots" (one code) and "stripes" (two, which want less detail)."""
     torch.manual_seed(0)
     network = models.Repainter(
         models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
@@ -27,6 +28,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: [network.encode_style(images.to_tensor(pixels)) for pixels in several]
         for name, several in paintings.items()
     }
+    ground = models.Ground(simplify=0.2, strokes=0.5)
+    styles["stripes"] = [replace(code, ground=ground) for code in styles["stripes"]]
     path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"
     models.save_checkpoint(path, network, styles, {"steps": 0})
     return path

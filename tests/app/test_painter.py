@@ -1,6 +1,7 @@
 """One loaded network, its built-in styles and styles from pictures."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,41 @@ def test_brushwork_makes_a_plain_photo_livelier_and_is_not_mixed_up_with_another
         return float(np.abs(np.diff(painted, axis=1)).mean())
 
     assert roughness(0) < roughness(1) < roughness(3)  # content of each is remembered apart
+
+
+def test_what_a_style_wants_left_out_is_left_out_and_can_be_multiplied(tiny, large):
+    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3))
+    found = {s: tiny.paint(large, style, simplify=s).rgb for s in (0, 1, 2)}
+    plain = tiny.paint(large, tiny.style("dots")).rgb
+    assert np.array_equal(found[0], plain)  # content of each is remembered apart
+
+    def roughness(rgb: np.ndarray) -> float:
+        return float(np.abs(np.diff(rgb.astype(float), axis=1)).mean())
+
+    assert roughness(found[0]) > roughness(found[1]) > roughness(found[2])
+    # A style that wants none is not changed by it.
+    assert np.array_equal(tiny.paint(large, tiny.style("dots"), simplify=3).rgb, plain)
+
+
+def test_tiles_are_simplified_as_the_whole_is(tiny, large):
+    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3))
+    mask = np.full(large.rgb.shape[:2], 255, np.uint8)
+    tiled = tiny.paint(large, style, tile=64, mask=mask)
+    assert levels(tiled, tiny.paint(large, style)).max() <= 2
+
+
+def test_a_painting_of_one_s_own_is_hardly_simplified_but_can_be(tiny, large, tmp_path):
+    images.save(large, tmp_path / "own.png")
+    style = tiny.style(tmp_path / "own.png")
+    assert 0 < style.ground.simplify < 0.1 and style.ground.strokes == 1
+    usual, much = (tiny.paint(large, style, simplify=s) for s in (1, 3))
+    assert levels(usual, much).mean() > 0.2
+
+
+@pytest.mark.parametrize("simplify", [-0.01, 3.1, float("nan")])
+def test_a_simplify_outside_its_range_is_refused(tiny, photo, simplify):
+    with pytest.raises(ValueError, match="simplify must be between 0 and 3"):
+        tiny.paint(photo, tiny.style("dots"), simplify=simplify)
 
 
 @pytest.mark.parametrize("brushwork", [-0.01, 3.1, float("nan")])
@@ -366,13 +402,15 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
     monkeypatch.setattr(
         own.network, "encode_photo", lambda *given: encoded.append(1) or encode(*given)
     )
-    first = own.paint(photo, own.style("dots"))
-    again = own.paint(Picture(photo.rgb.copy(), name="another"), own.style("dots"))
+    first = own.paint(photo, own.style("stripes:2"))
+    again = own.paint(Picture(photo.rgb.copy(), name="another"), own.style("stripes:2"))
     own.paint(photo, own.style("stripes"))
     assert len(encoded) == 1
     assert np.array_equal(first.rgb, again.rgb)
-    own.paint(Picture(photo.rgb[::-1]), own.style("dots"))
+    own.paint(Picture(photo.rgb[::-1]), own.style("stripes:2"))
     assert len(encoded) == 2
+    own.paint(photo, own.style("dots"))  # which wants another ground
+    assert len(encoded) == 3
 
 
 def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):

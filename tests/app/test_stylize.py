@@ -293,6 +293,22 @@ def test_brushwork_reaches_the_painter(run, tmp_path, checkpoint, together):
     assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
 
 
+@pytest.mark.parametrize("together", [(), ("--batch", "2")])
+def test_simplify_reaches_the_painter(tmp_path, checkpoint, together):
+    (tmp_path / "cats").mkdir()
+    for name in ("one.png", "two.png"):
+        save(tmp_path / "cats" / name, skimage.data.chelsea()[60:140, 100:220])
+    command = [tmp_path / "cats", "--checkpoint", checkpoint, "--out", tmp_path / "out"]
+    command += ["--style", "stripes", "--simplify", 3, "--device", "cpu", *together]
+    assert stylize.main([str(word) for word in command]) == 0
+    painter = Painter(checkpoint, "cpu")
+    photo, style = images.load(tmp_path / "cats" / "one.png"), painter.style("stripes")
+    painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
+    wanted, usual = (painter.paint(photo, style, simplify=s).rgb for s in (3, 1))
+    assert np.abs(painted - wanted).max() <= 1
+    assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
+
+
 @pytest.mark.parametrize("way", ["luminance", "matched", None])
 def test_keep_color_and_tile_reach_the_painter(run, photos, tmp_path, checkpoint, way):
     options = ("--tile", 16, "--keep-color", *([way] if way else []))
@@ -316,7 +332,7 @@ def test_pictures_painted_together_are_those_painted_alone(run, tmp_path, monkey
     monkeypatch.setattr(
         batch,
         "paint_together",
-        lambda several, *rest: groups.append(several) or paint(several, *rest),
+        lambda several, *rest, **how: groups.append(several) or paint(several, *rest, **how),
     )
     assert run(folder, *options, "--batch", 4, out=tmp_path / "together")[0] == 0
     assert sorted(map(len, groups)) == [2, 3]
@@ -548,10 +564,11 @@ def refused(result: tuple[int, str, str], out: Path) -> str:
     return err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("brushwork", ["-0.1", "3.1", "nan", "bold"])
-def test_a_brushwork_outside_0_to_3(run, photos, tmp_path, brushwork):
-    message = refused(run(photos, f"--brushwork={brushwork}"), tmp_path / "out")
-    assert message.endswith(f"--brushwork: must be a number from 0 to 3, got '{brushwork}'")
+@pytest.mark.parametrize("option", ["--brushwork", "--simplify"])
+@pytest.mark.parametrize("number", ["-0.1", "3.1", "nan", "bold"])
+def test_a_number_outside_0_to_3(run, photos, tmp_path, option, number):
+    message = refused(run(photos, f"{option}={number}"), tmp_path / "out")
+    assert message.endswith(f"{option}: must be a number from 0 to 3, got '{number}'")
 
 
 @pytest.mark.parametrize("strength", ["-0.1", "1.01", "nan", "inf", "much"])

@@ -83,10 +83,12 @@ def wait_until_idle(server) -> None:
 def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "stripes, variant 2")
+    page.get_by_label("number input for Simplify").fill("2")
     paint(page)
     name, file = download(page)
     assert name == "cat-stripes-2.png"
-    wanted = from_command_line(photos / "cat.png", "--style", "stripes:2", "--max-size", "1024")
+    how = ("--style", "stripes:2", "--simplify", "2", "--max-size", "1024")
+    wanted = from_command_line(photos / "cat.png", *how)
     np.testing.assert_array_equal(pixels(file), wanted)
     name, file = download(page, "Download JPEG")
     assert name == "cat-stripes-2.jpg"

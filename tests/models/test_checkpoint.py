@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,6 +53,28 @@ def test_what_is_saved_comes_back(path, network):
     # fp16 weights: three digits
     difference = loaded.network.repaint(photo, code) - network.repaint(photo, code)
     assert difference.abs().max() < 0.02
+
+
+def test_a_code_s_ground_comes_back_and_an_old_file_has_plain_ones(path):
+    loaded = models.load_checkpoint(path)
+    assert {code.ground for codes in loaded.styles.values() for code in codes} == {models.Ground()}
+    ground = models.Ground(simplify=0.3, strokes=0.1)
+    first, second = loaded.styles["first"]
+    styles = loaded.styles | {"first": [replace(first, ground=ground), second]}
+    models.save_checkpoint(path, loaded.network, styles, loaded.record)
+    again = models.load_checkpoint(path).styles
+    assert [code.ground for code in again["first"]] == [ground, models.Ground()]
+    rewrite(path, lambda header: header.pop("grounds"))
+    assert models.load_checkpoint(path).styles["first"][0].ground == models.Ground()
+
+
+@pytest.mark.parametrize(
+    "grounds", [{"first": [{}]}, {"first": [{"simplify": -1}, {}]}, {"first": [{"x": 1}, {}]}, 3]
+)
+def test_wrong_grounds_are_refused(path, grounds):
+    rewrite(path, lambda header: header.update(grounds=grounds))
+    with pytest.raises(models.CheckpointError, match="its header is wrong"):
+        models.load_checkpoint(path)
 
 
 def test_an_mlp_network_comes_back_too(tmp_path):

@@ -1,5 +1,7 @@
 """Codes between codes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -63,3 +65,21 @@ def test_weights_that_cannot_blend_are_refused(weights, reason):
 def test_codes_of_two_networks_are_refused():
     with pytest.raises(ValueError, match="not of one network"):
         models.StyleCode.blend([code(0), code(1, size=6)], [1, 1])
+
+
+def test_grounds_go_along_and_are_mixed_by_their_shares():
+    grounds = models.Ground(0.4, 0.0), models.Ground(0.0, 1.0)
+    first, second = (replace(code(i), ground=g) for i, g in enumerate(grounds))
+    assert first.to("cpu").detach()[:1].ground == grounds[0]
+    assert models.StyleCode.cat([first, first]).ground == grounds[0]
+    assert models.StyleCode.blend([first, second], [1, 3]).ground == models.Ground(0.1, 0.75)
+    with pytest.raises(ValueError, match="one ground"):
+        models.StyleCode.cat([first, second])
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 11, float("nan")])
+def test_a_ground_out_of_range_is_refused(wrong):
+    with pytest.raises(ValueError, match="simplify must be from 0 to 10"):
+        models.Ground(simplify=wrong)
+    with pytest.raises(ValueError, match="strokes must be from 0 to 10"):
+        models.Ground(strokes=wrong)

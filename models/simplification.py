@@ -1,0 +1,59 @@
+"""A photo with less detail: flat areas, and the edges between them kept."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+STEPS = 12
+REACH = STEPS + 1  # pixels: each step carries what a pixel knows one further, and so does the end
+
+
+def simplified(image: Tensor, amount: float) -> Tensor:
+    """Images (B, 3, H, W) with their total variation reduced; a new tensor.
+
+    Goes so many steps towards the least of |x - image|^2 / 2 + amount TV(x), where a pixel's
+    variation is the length of its three colors' steps down and across together, so that the edges
+    of all lie in one place: Beck and Teboulle, "Fast Gradient-Based Algorithms for Constrained
+    Total Variation Image Denoising and Deblurring Problems", 2009. What is wider than the steps
+    reach keeps its slow changes.
+
+    Args:
+        amount: 0 keeps all; detail goes whose contrast, times its width in pixels, is below some
+            times the amount.
+    """
+    if not amount > 0:
+        return image.clone()
+    # What is subtracted is a divergence: the field's first row or column is that of steps down,
+    # the second of steps across, both from a pixel to the next.
+    field, ahead = (image.new_zeros(2, *image.shape) for _ in range(2))
+    new, pace = torch.empty_like(field), 1.0
+    for _ in range(STEPS):
+        x = _less(image, ahead, amount)
+        new.copy_(ahead)
+        step = 1 / (8 * amount)
+        new[0, ..., :-1, :].add_(x[..., 1:, :], alpha=step).sub_(x[..., :-1, :], alpha=step)
+        new[1, ..., :-1].add_(x[..., 1:], alpha=step).sub_(x[..., :-1], alpha=step)
+        new /= _length(new).clamp_min_(1)
+        next_pace = (1 + (1 + 4 * pace**2) ** 0.5) / 2
+        torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
+        field, new, pace = new, field, next_pace
+    return _less(image, field, amount)
+
+
+def _length(field: Tensor) -> Tensor:
+    """The length of what a field has at each pixel, all colors together: (B, 1, H, W)."""
+    squares = torch.zeros_like(field[0, :, :1])
+    for direction in field.unbind():  # as one norm over two dimensions it takes ten times as long
+        for plane in direction.split(1, 1):
+            squares.addcmul_(plane, plane)
+    return squares.sqrt_()
+
+
+def _less(image: Tensor, field: Tensor, amount: float) -> Tensor:
+    """The image plus ``amount`` times the field's divergence."""
+    down, across = field.unbind()
+    x = torch.add(image, down, alpha=amount).add_(across, alpha=amount)
+    x[..., 1:, :].sub_(down[..., :-1, :], alpha=amount)
+    x[..., 1:].sub_(across[..., :-1], alpha=amount)
+    return x
