@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -337,15 +337,16 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
     return taken
 
 
-def _grounds(
-    pairs: Sequence[str], styles: Mapping[str, str], checkpoint: models.Checkpoint
+def style_grounds(
+    pairs: Sequence[str], styles: Iterable[str], checkpoint: models.Checkpoint | None
 ) -> dict[str, models.Ground]:
     """Every style's ground: the one asked for by NAME=SIMPLIFY,STROKES, or the checkpoint's.
 
     Raises:
         ValueError: one that is not such a pair, of a style not asked for, or out of range.
     """
-    grounds = {name: codes[0].ground for name, codes in checkpoint.styles.items()}
+    known = {} if checkpoint is None else checkpoint.styles
+    grounds = {name: codes[0].ground for name, codes in known.items() if codes}
     for pair in pairs:
         name, _, numbers = pair.partition("=")
         if name not in styles:
@@ -354,8 +355,22 @@ def _grounds(
             simplify, strokes = map(float, numbers.split(","))
         except ValueError:
             raise ValueError(f"--ground must be NAME=SIMPLIFY,STROKES, got {pair!r}") from None
-        grounds[name] = models.Ground(simplify, strokes)
+        try:
+            grounds[name] = models.Ground(simplify, strokes)
+        except ValueError as error:
+            raise ValueError(f"--ground {pair}: {error}") from None
     return grounds
+
+
+def add_ground_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ground",
+        action="append",
+        default=[],
+        metavar="NAME=SIMPLIFY,STROKES",
+        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), and "
+        "how strong the strokes are in plain parts (1 as trained)",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -381,14 +396,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="NAME=CODE,...",
         help="this style's codes, best first: file names of its paintings, or own:N",
     )
-    parser.add_argument(
-        "--ground",
-        action="append",
-        default=[],
-        metavar="NAME=SIMPLIFY,STROKES",
-        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), and "
-        "how strong the strokes are in plain parts (1 as trained)",
-    )
+    add_ground_option(parser)
     parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
@@ -399,7 +407,7 @@ def main(argv: list[str] | None = None) -> int:
         taken = _taken(arguments.take, folders)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
-        grounds = _grounds(arguments.ground, folders, checkpoint)
+        grounds = style_grounds(arguments.ground, folders, checkpoint)
         judge = LinearJudge.load(arguments.judge).to(device) if arguments.judge else None
         chooser = Chooser(checkpoint.network, photos, styles, device, judge, grounds)
         if arguments.sheets:

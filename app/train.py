@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict, replace
 
 import models
-from app.codes import named_folders, style_folders
+from app.codes import add_ground_option, named_folders, style_folders, style_grounds
 from app.painter import available_device
 from app.processes import Processes, together
 from app.training import LEARNING_RATE, PAPER_LEARNING_RATE, Run, StoppedError, TrainingError
@@ -89,6 +89,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         f"noise: their standard deviation, of values in [-1, 1] ({STROKES} where a network of "
         "statistics begins anew, else what --init has)",
     )
+    add_ground_option(parser)
     add("--size", type=int, default=144, help="side of the training crops, pixels (144)")
     add("--batch", type=int, default=3, help="photos a step and process (3)")
     add(
@@ -181,6 +182,7 @@ def _check(arguments: argparse.Namespace) -> None:
     arguments.styles = style_folders(arguments.style)
     arguments.start = models.load_checkpoint(arguments.init) if arguments.init else None
     arguments.config = _config(arguments)
+    arguments.grounds = style_grounds(arguments.ground, arguments.styles, arguments.start)
     arguments.train = _train(arguments)
     if arguments.steps is None and arguments.minutes is None:
         arguments.minutes = MINUTES if arguments.train == "all" else NEW_STYLE_MINUTES

@@ -408,8 +408,7 @@ class Run:
     ) -> None:
         """The averaged network with these styles; a frozen one with those it had before, too."""
         record, start = self.record() | more_record, self.arguments.start
-        # What a style wants of photos was found by look, and stays.
-        grounds = self._grounds()
+        grounds = self.arguments.grounds
         styles = {
             name: [replace(code, ground=grounds.get(name, code.ground)) for code in codes]
             for name, codes in styles.items()
@@ -426,11 +425,6 @@ class Run:
         with _saving(self.out):
             models.save_checkpoint(self.out, self.average, styles, record)
 
-    def _grounds(self) -> dict[str, models.Ground]:
-        start = self.arguments.start
-        styles = {} if start is None else start.styles
-        return {name: codes[0].ground for name, codes in styles.items() if codes}
-
     @property
     def _chooses_codes(self) -> bool:
         # A refinement leaves the built-in codes as they are.
@@ -446,9 +440,8 @@ class Run:
             before = start.styles.get(name, ()) if start is not None else ()
             given[name] |= {f"before {i}": c for i, c in enumerate(before, 1)}
         try:
-            chooser = Chooser(
-                self.average, self.photos, self.styles, self.device, grounds=self._grounds()
-            )
+            grounds = self.arguments.grounds
+            chooser = Chooser(self.average, self.photos, self.styles, self.device, grounds=grounds)
             chosen = chooser.best(given=given)
         except FileNotFoundError as error:
             self._say(f"codes are medoids, not chosen: {error}")
@@ -475,7 +468,11 @@ class Run:
             None if t is None else t.to(self.device, non_blocking=True) for t in pictures
         )
         domains = torch.tensor(plan.domains, device=self.device)
-        return Batch(photos, paintings, domains, given, plan.taught, plan.window, plan.canvas)
+        own, plain = self.arguments.grounds, models.Ground()
+        grounds = tuple(own.get(self.domains[i], plain) for i in plan.domains) if own else ()
+        return Batch(
+            photos, paintings, domains, given, plan.taught, plan.window, plan.canvas, grounds
+        )
 
     def _plan(self) -> Plan:
         """Draws what a batch is made of.

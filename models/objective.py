@@ -15,8 +15,9 @@ from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.network import STRIDE, Repainter
 from models.perceptual import PerceptualNetwork
+from models.simplification import simplified
 from models.strokes import Canvas
-from models.style_code import StyleCode
+from models.style_code import Ground, StyleCode
 
 CONTENT_LAYER = "relu3_1"
 # Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
@@ -77,6 +78,7 @@ class Batch:
         given: what the network gets to see of the photos, if not the photos themselves: the same
             ones, grained or compressed.
         canvas: where the photos lie under the strokes that the network sees.
+        grounds: what each photo's style wants of it; nothing where there are none.
         taught: the learned codes, by number, that the first photos are painted with; their
             paintings only say what the result should look like.
         window: top and left, 0 to JITTER - 1: where the frozen networks look.
@@ -89,6 +91,7 @@ class Batch:
     taught: tuple[int, ...] = ()
     window: tuple[int, int] = (0, 0)
     canvas: Canvas = field(default_factory=Canvas)
+    grounds: tuple[Ground, ...] = ()
 
     def seen(self, images: Tensor) -> Tensor:
         """The part of images (B, 3, side, side) that the frozen networks look at."""
@@ -149,7 +152,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        given = network.prepare(x if batch.given is None else batch.given, batch.canvas)
+        given, x = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
@@ -172,7 +175,7 @@ class GeneratorObjective(nn.Module):
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
         if weights.perceptual:
-            terms |= self._perceptual(batch, painted)
+            terms |= self._perceptual(batch, x, painted)
         judged = None
         if self.judges.discriminator is not None:
             judged = self._adversarial(batch, painted, weights, terms)
@@ -196,10 +199,29 @@ class GeneratorObjective(nn.Module):
         back_y = network.generate(network.encode_content(photographed), style_y)
         terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
 
-    def _perceptual(self, batch: Batch, painted: Tensor) -> dict[str, Tensor]:
+    @torch.no_grad()
+    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the network sees of the photos, and what of them is to be recognized.
+
+        What a style wants left out is asked of no picture in it.
+        """
+        seen = batch.photos if batch.given is None else batch.given
+        if not batch.grounds:
+            return self.network.prepare(seen, batch.canvas), batch.photos
+        given, shown = torch.empty_like(seen), batch.photos.clone()
+        for ground in dict.fromkeys(batch.grounds):
+            rows = [i for i, own in enumerate(batch.grounds) if own == ground]
+            origins = batch.canvas.origins
+            origins = origins if len(origins) == 1 else [origins[i] for i in rows]
+            canvas = replace(batch.canvas, origins=origins)
+            given[rows] = self.network.prepare(seen[rows], canvas, ground)
+            shown[rows] = simplified(shown[rows], ground.simplify)
+        return given, shown
+
+    def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
         look = self.judges.perceptual
         with torch.no_grad():
-            of_x = look(batch.seen(batch.photos), (CONTENT_LAYER,))[CONTENT_LAYER]
+            of_x = look(batch.seen(x), (CONTENT_LAYER,))[CONTENT_LAYER]
             of_y = look(batch.seen(batch.paintings), tuple(STYLE_LAYERS))
         layers = tuple(sorted({CONTENT_LAYER, *STYLE_LAYERS}))
         features = look(batch.seen(painted), layers)

@@ -80,7 +80,9 @@ def _fingerprint(studio: Studio, photo: Picture) -> str:
     weights: Sequence = list(studio.painter.network.state_dict().values())
     for name in studio.every_style:
         digest.update(name.encode())
-        weights += studio.painter.style(name).tensors
+        code = studio.painter.style(name)
+        digest.update(repr(code.ground).encode())
+        weights += code.tensors
     for tensor in weights:
         digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()[:32]

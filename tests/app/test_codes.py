@@ -32,6 +32,18 @@ def test_folders_keep_their_order_and_may_share_a_name_only_where_codes_are_lear
         codes.style_folders(pairs)
 
 
+def test_what_a_style_wants_of_photos_is_set_for_its_codes_and_kept(trained, folders, tmp_path):
+    out, wanted = tmp_path / "b.safetensors", models.Ground(0.2, 0.5)
+    more = ["--take", "warm=2.png,own:1", "--ground", "warm=0.2,0.5", "--out", str(out)]
+    assert codes.main(command(trained, folders, *more)) == 0
+    styles = models.load_checkpoint(out).styles
+    assert [code.ground for code in styles["warm"]] == [wanted, wanted]
+    assert {code.ground for code in styles["cold"]} == {models.Ground()}
+    # From there on it is the checkpoint's, also where codes are chosen anew.
+    assert codes.main([*command(out, folders), "--candidates", "1"]) == 0
+    assert {code.ground for code in models.load_checkpoint(out).styles["warm"]} == {wanted}
+
+
 @pytest.mark.parametrize("pair", ["warm", "=a", "warm=", "a/b=c"])
 def test_what_is_not_a_name_and_a_folder_is_refused(pair):
     with pytest.raises(ValueError, match="--learn must be NAME=FOLDER"):

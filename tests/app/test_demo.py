@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -450,6 +451,11 @@ def test_thumbnails_are_painted_once_for_the_same_weights(
     with monkeypatch.context() as patch:
         patch.setattr(studio, "paint", lambda *_: pytest.fail("painted again"))
         assert examples.thumbnails(studio, photo, tmp_path) == painted
+    style = studio.painter.style
+    with monkeypatch.context() as patch:  # for what the styles want of a photo, too
+        other = models.Ground(simplify=1.0)
+        patch.setattr(studio.painter, "style", lambda name: replace(style(name), ground=other))
+        assert examples.thumbnails(studio, photo, tmp_path)["dots"] != painted["dots"]
     *_, weight = studio.painter.network.parameters()
     monkeypatch.setattr(weight, "data", weight.data + 0.1)
     assert examples.thumbnails(studio, photo, tmp_path) != painted

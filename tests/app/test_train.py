@@ -403,6 +403,29 @@ def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained,
     assert loss() < 0.9 * before
 
 
+def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path):
+    out, more = tmp_path / "a.safetensors", ("--steps", "1", "--batch", "2")
+    wanted = {"warm": models.Ground(0.2, 0.5), "cold": models.Ground()}
+    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5")
+    assert train.main(command) == 0
+    for again in (command, [*arguments(folders, out, *more, shape=()), "--init", str(out)]):
+        run = train.Run(train.parse_arguments(again))
+        batch = run.batch()
+        assert batch.grounds == tuple(wanted[run.domains[i]] for i in batch.domains)
+        run.save()
+        styles = models.load_checkpoint(out).styles
+        assert {name: {c.ground for c in codes} for name, codes in styles.items()} == {
+            name: {ground} for name, ground in wanted.items()
+        }
+
+
+@pytest.mark.parametrize("ground", ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1"])
+def test_a_wrong_ground_is_refused(folders, tmp_path, ground, capsys):
+    with pytest.raises(SystemExit):
+        train.parse_arguments(arguments(folders, tmp_path / "a.safetensors", "--ground", ground))
+    assert "--ground" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_style_of_few_paintings_works_and_warns(folders, trained, tmp_path, capsys, count):
     few = tmp_path / "few"

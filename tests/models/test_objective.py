@@ -8,6 +8,8 @@ import torch
 import models
 from models import objective
 from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
+from models.simplification import simplified
+from models.strokes import Canvas
 
 SIDE = 64
 
@@ -139,3 +141,21 @@ def test_losses_look_at_the_clean_photo_and_the_network_at_what_it_is_given():
     with torch.no_grad():
         busy_terms, _ = step(busy, weights)
     assert float(busy_terms["flatness"]) < float(terms["flatness"])
+
+
+def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_left(judges):
+    torch.manual_seed(0)
+    config = models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
+    network = models.Repainter(config)
+    step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
+    plain, print_ = models.Ground(), models.Ground(simplify=0.3, strokes=0.1)
+    canvas = Canvas([(0, 0), (40, 7), (3, 3)])
+    whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
+    given, shown = step._prepared(whole)
+    for i, ground in enumerate(whole.grounds):
+        photo, own = whole.photos[i : i + 1], Canvas([canvas.origins[i]])
+        assert torch.allclose(given[i : i + 1], network.prepare(photo, own, ground), atol=1e-6)
+        assert torch.allclose(shown[i : i + 1], simplified(photo, ground.simplify), atol=1e-6)
+    # Nothing wanted is nothing done.
+    same = step._prepared(replace(whole, grounds=(plain,) * 3))
+    assert all(map(torch.equal, same, step._prepared(replace(whole, grounds=()))))
