@@ -78,7 +78,8 @@ class Work:
     """How every photo of a batch is treated.
 
     Args:
-        paint: paints pictures of one size, in order; called from one thread.
+        paint: paints pictures of one size, in order; called from as many threads as there are
+            ``painters``.
         settings: all that decides a result but the photo, as JSON can hold it.
         max_pixels, max_size: limits of ``images.load`` and ``images.resize``, in pixels.
         strip: leave out what EXIF tells of people, places and days.
@@ -86,6 +87,8 @@ class Work:
         resume: pass over results that are whole and made of this photo with these settings.
         jobs: photos read, and pictures written, at the same time.
         together: pictures of one size painted at the same time, at most.
+        painters: threads that paint.
+        abandoned: set when a batch is given up; what ``paint`` has in hand is of no use then.
     """
 
     paint: Callable[[Sequence[Picture]], Sequence[Picture]]
@@ -97,6 +100,8 @@ class Work:
     resume: bool = False
     jobs: int = 1
     together: int = 1
+    painters: int = 1
+    abandoned: threading.Event = field(default_factory=threading.Event)
 
 
 def digest(path: str | os.PathLike) -> str:
@@ -188,22 +193,45 @@ def run(
         manifest.read()
         images.remove_leftovers({job.output.parent for job in jobs})
     readers = ThreadPoolExecutor(work.jobs, "read")
+    painters = ThreadPoolExecutor(work.painters, "paint")
     writers = ThreadPoolExecutor(work.jobs, "write")
     try:
         photos = _read_ahead(jobs, lambda job: _read(job, work, manifest), readers, work.jobs)
         pending: deque[Future[Outcome]] = deque()
-        for group in _of_one_size(photos, work.together):
+        for photo, painted in _side_by_side(photos, work, painters, stopped):
+            pending.append(writers.submit(_write, photo, painted, manifest))
             # With as many results waiting as can be written at once, painting waits, too: the
             # memory that a batch needs does not grow with its length.
             yield from _finished(pending, at_most=work.jobs)
-            if stopped():
-                break
-            for photo, painted in _painted(group, work):
-                pending.append(writers.submit(_write, photo, painted, manifest))
         yield from _finished(pending, at_most=0)
     finally:
-        for pool in (readers, writers):
+        work.abandoned.set()
+        for pool in (readers, painters, writers):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _side_by_side(
+    photos: Iterable[_Photo],
+    work: Work,
+    pool: ThreadPoolExecutor,
+    stopped: Callable[[], object],
+) -> Iterator[tuple[_Photo, Picture | None]]:
+    """The photos with their paintings, in order, as many in hand at a time as there are painters.
+
+    One painter works in this thread, where a signal reaches it.
+    """
+    in_hand: deque[Future[list[tuple[_Photo, Picture | None]]]] = deque()
+    for group in _of_one_size(photos, work.together):
+        if stopped():
+            break
+        if work.painters == 1:
+            yield from _painted(group, work)
+            continue
+        in_hand.append(pool.submit(lambda group=group: list(_painted(group, work))))
+        if len(in_hand) == work.painters:
+            yield from in_hand.popleft().result()
+    while in_hand:
+        yield from in_hand.popleft().result()
 
 
 def _read_ahead(

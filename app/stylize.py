@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 import models
@@ -66,7 +68,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print("interrupted before the first picture", file=sys.stderr)
         return 130
 
-    counts = Counter()
+    counts, cores = Counter(), torch.get_num_threads()
     started = time.perf_counter()
     with batch.stop_on_signals() as stop:
         outcomes = batch.run(jobs, work, args.out, stop)
@@ -83,6 +85,7 @@ def _main(argv: Sequence[str] | None) -> int:
                 raise
         finally:
             progress.close()
+            torch.set_num_threads(cores)
     left = len(jobs) - counts.total()
     if stop() and left:
         go_on = "the same command with --resume does the rest"
@@ -93,17 +96,49 @@ def _main(argv: Sequence[str] | None) -> int:
     return 1 if counts["failed"] else 0
 
 
+class _AbandonedError(Exception):
+    """The batch was given up while a picture of it was painted."""
+
+
+class _Painters:
+    """The painter given, or one more for each thread that paints beside others.
+
+    Each of several has its share of the cores: that is faster than all of them at one picture,
+    whose layers leave some idle.
+    """
+
+    def __init__(self, first: Painter, count: int) -> None:
+        self.first, self.count = first, count
+        self._own, self._cores = threading.local(), torch.get_num_threads()
+
+    def mine(self) -> Painter:
+        """This thread's painter."""
+        if self.count == 1:
+            return self.first
+        if not hasattr(self._own, "painter"):
+            torch.set_num_threads(max(1, self._cores // self.count))
+            self._own.painter = Painter(self.first.path, "cpu", remembered_content=0)
+        return self._own.painter
+
+
 def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     """What the options ask to do to every photo."""
     style = _style(args, painter)
     on_gpu = painter.device.type != "cpu"
+    painters = _Painters(painter, 1 if on_gpu else args.jobs or 1)
+    abandoned = threading.Event()
+
+    def check(_: float) -> None:
+        if abandoned.is_set():
+            raise _AbandonedError
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
+        painter = painters.mine()
         how = {name: getattr(args, name) for name in ("keep_color", "brushwork", "simplify")}
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
             return batch.paint_together(pictures, painter, style, args.strength, **how)
-        how["tile"] = args.tile
+        how |= {"tile": args.tile, "progress": check if painters.count > 1 else None}
         return [painter.paint(picture, style, args.strength, **how) for picture in pictures]
 
     together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
@@ -118,6 +153,8 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
         jobs=args.jobs or (min(JOBS_ON_A_GPU, os.cpu_count() or 1) if on_gpu else 1),
         # Regions belong to one photo, and tiles are cut from one.
         together=1 if args.mask or args.tile else together,
+        painters=painters.count,
+        abandoned=abandoned,
     )
 
 
@@ -391,8 +428,9 @@ def _parser() -> argparse.ArgumentParser:
         "--jobs",
         type=_positive,
         metavar="N",
-        help="photos read, and pictures written, at the same time, beside the one being painted "
-        f"(default: 1; on a GPU, which would else wait for them, up to {JOBS_ON_A_GPU})",
+        help="photos read, and pictures painted and written, at the same time (default: 1). On a "
+        "CPU each has its share of the cores and its own memory; 0.4 GB a megapixel is usual. A "
+        f"GPU paints by itself, and would else wait for the rest: up to {JOBS_ON_A_GPU} there",
     )
     parser.add_argument(
         "--batch",

@@ -1,4 +1,4 @@
-"""What the batch and video hold at scale: many files, broken files, kills, overlap, flicker.
+"""What the batch and video hold at scale: many files, broken files, kills, speed, flicker.
 
     many      1,000 pictures in one call, every 50th broken in a different way: 980 results, 20
               named failures, exit code 1, and memory as flat at the end as at the start
@@ -6,6 +6,8 @@
               no result that is not a whole picture
     kills     kill -9 at ten random moments and --resume: the results of an undisturbed run
     overlap   a folder of 12-megapixel JPEGs against painting the decoded pictures alone
+    jobs      several pictures painted side by side, each with its share of the cores, against one
+              at a time with all of them
     flicker   frame-to-frame change of a painted pan over that of the pan itself: as app.video
               paints it, with the network's grid fixed to the frame, without held statistics, and
               of one painting moved by the pan, which is the least that brushwork allows
@@ -336,6 +338,42 @@ def overlap(
     }
 
 
+def jobs(command: Command, folder: Path, count: int, rounds: int) -> dict:
+    """Seconds a picture and memory of --jobs, at three sizes.
+
+    From the first outcomes on, so that the program's start does not count; each size's numbers of
+    jobs take turns, and the least counts.
+    """
+    numbers = sorted({1, 2, os.cpu_count() or 1})
+    seconds, memory = {}, {}
+    for side in (256, 512, 1024):
+        source = folder / f"jobs{side}"
+        source.mkdir()
+        for i, photo in zip(range(count), photos() * count, strict=False):
+            picture = images.resize(images.Picture(np.roll(photo, 31 * i, 1)), side)
+            images.save(picture, source / f"{i:03}.jpg")
+        runs: dict[int, list[Batch]] = {number: [] for number in numbers}
+        for _ in range(rounds):
+            for number, batches in runs.items():
+                out = folder / f"jobs{side}_out"
+                options = ("--jobs", str(number), "--overwrite")
+                batches.append(command.watch(source, out, *options))
+        for number, batches in runs.items():
+            first = 2 * number - 1  # all are at work, and none of them is the first
+            least = min(b.times[-1] - b.times[first] for b in batches) / (count - 1 - first)
+            seconds[f"{side} px, --jobs {number}"] = least
+            peak = max(max(b.memory) for b in batches)
+            memory[f"{side} px, --jobs {number}"] = peak / 1e6
+    one = {name: seconds[f"{name.split(',')[0]}, --jobs 1"] for name in seconds}
+    return {
+        "pictures": count,
+        "cores": os.cpu_count(),
+        "seconds a picture": seconds,
+        "times as fast as one at a time": {n: one[n] / s for n, s in seconds.items()},
+        "memory, MB": memory,
+    }
+
+
 WAYS = ("as app.video", "grid fixed", "not held", "one painting, moved")
 
 
@@ -460,7 +498,7 @@ def _levels(frames: Sequence[np.ndarray], step: int = 0) -> float:
     return 127.5 * change([images.to_tensor(frame) for frame in frames], step)
 
 
-PARTS = ("many", "mutated", "kills", "overlap", "flicker", "camera")
+PARTS = ("many", "mutated", "kills", "overlap", "jobs", "flicker", "camera")
 
 
 def table(part: str, figures: dict) -> str:
@@ -494,7 +532,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60, help="pictures of the killed batch")
     parser.add_argument("--overlap", type=int, default=6, help="12-megapixel JPEGs")
     parser.add_argument("--max-size", type=int, default=1024, help="of the overlap, pixels")
-    parser.add_argument("--rounds", type=int, default=2, help="of the overlap; the least counts")
+    parser.add_argument("--jobs", type=int, default=24, help="pictures painted side by side")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="of the overlap and of --jobs; the least counts"
+    )
     parser.add_argument("--frames", type=int, default=12, help="of each pan, zoom and turn")
     parser.add_argument("--flicker-styles", nargs="+", help="built-in styles (all)")
     parser.add_argument("--brushwork", type=float, default=1.0, help="of the moving frames, 0 to 3")
@@ -518,6 +559,7 @@ def main() -> None:
                 arguments.max_size,
                 arguments.rounds,
             ),
+            "jobs": lambda: jobs(command, folder, arguments.jobs, arguments.rounds),
             "flicker": lambda: flicker(
                 painter,
                 arguments.flicker_styles or painter.style_names,

@@ -133,6 +133,48 @@ def test_only_so_many_photos_are_held_at_a_time(photos, monkeypatch, jobs):
     assert most <= 2 * jobs + 2
 
 
+def test_several_painters_paint_side_by_side_and_the_order_stays(photos):
+    meeting, threads = threading.Barrier(2), set()
+
+    def paint(pictures):
+        meeting.wait(30)  # nobody paints alone
+        threads.add(threading.get_ident())
+        if pictures[0].width == 30:
+            time.sleep(0.1)
+        return inverted(pictures)
+
+    outcomes = run(photos[:6], paint, painters=2)
+    assert statuses(outcomes) == ["done"] * 6
+    assert [outcome.input for outcome in outcomes] == [str(path) for path in photos[:6]]
+    assert len(threads) == 2 and threading.get_ident() not in threads
+
+
+def test_what_painters_have_in_hand_is_written_when_a_batch_stops_and_left_when_it_is_given_up(
+    photos,
+):
+    started = threading.Semaphore(0)
+
+    def paint(pictures):
+        started.release()
+        return inverted(pictures)
+
+    outcomes = run(photos[:6], paint, painters=2, stopped=lambda: started.acquire(blocking=False))
+    assert 1 <= len(outcomes) <= 3 and set(statuses(outcomes)) == {"done"}
+
+    jobs, abandoned, noticed = jobs_of(photos[:3]), threading.Event(), threading.Event()
+
+    def patient(pictures):
+        if pictures[0].name != str(photos[0]) and abandoned.wait(30):
+            noticed.set()
+        return inverted(pictures)
+
+    work = Work(patient, {}, overwrite=True, painters=2, abandoned=abandoned)
+    outcomes = batch.run(jobs, work, jobs[0].output.parent)
+    assert next(outcomes).status == "done"
+    outcomes.close()
+    assert noticed.wait(30)
+
+
 def test_pictures_of_one_size_are_painted_together(photos):
     groups = []
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -549,6 +551,48 @@ def test_a_second_ctrl_c_stops_at_once_and_leaves_no_half_written_file(
     assert code == 130
     assert err.splitlines()[-1].startswith("interrupted: 0 painted, 2 left")
     assert written(tmp_path / "out") == []
+
+
+def test_several_painters_paint_what_one_does_and_leave_the_cores_as_they_were(run, tmp_path):
+    (tmp_path / "cats").mkdir()
+    for i in range(5):
+        save(tmp_path / "cats" / f"{i}.png", skimage.data.chelsea()[20 * i : 20 * i + 60, :90])
+    cores = torch.get_num_threads()
+    for jobs in (1, 3):
+        assert run(tmp_path / "cats", "--jobs", jobs, out=tmp_path / str(jobs))[0] == 0
+        assert torch.get_num_threads() == cores
+    assert written(tmp_path / "1") == written(tmp_path / "3") == [f"{i}.png" for i in range(5)]
+    for name in written(tmp_path / "1"):
+        one, other = (images.load(tmp_path / o / name).rgb.astype(int) for o in ("1", "3"))
+        assert np.abs(one - other).max() <= 1  # sums in another order
+
+
+def test_a_second_ctrl_c_stops_several_painters_at_their_next_hop(
+    run, photos, tmp_path, monkeypatch
+):
+    paint, ended = Painter.paint, []
+
+    def interrupted_twice(self, picture, *rest, progress, **options):
+        main = threading.main_thread().ident
+        for _ in range(300):
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.1)
+            try:
+                progress(0.5)
+            except Exception:
+                ended.append(picture.name)
+                raise
+        return paint(self, picture, *rest, **options)
+
+    monkeypatch.setattr(Painter, "paint", interrupted_twice)
+    code, _, err = run(photos, "--jobs", 2)
+    assert code == 130
+    assert "interrupted: 0 painted, 2 left" in err
+    for _ in range(100):
+        if ended:
+            break
+        time.sleep(0.1)
+    assert ended and written(tmp_path / "out") == []
 
 
 # --- Wrong command lines --------------------------------------------------------------------
