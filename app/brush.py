@@ -19,7 +19,7 @@ from models.strokes import Canvas
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-MOST_BRUSHWORK = MOST_SIMPLIFY = 3.0  # times what suits a style
+MOST_BRUSHWORK = MOST_SIMPLIFY = 3.0  # 1 is what suits a style; see models.Ground.of
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -60,8 +60,8 @@ class Brush:
     @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
-        simplified = self.simplify * self.style.ground.simplify > 0
-        return self.network.reach + (simplification.REACH if simplified else 0)
+        simplify = self.style.ground.of(self.simplify, self.brushwork).simplify
+        return self.network.reach + (simplification.REACH if simplify else 0)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -71,8 +71,8 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        how = (self.origin, self.brushwork, self.simplify, self.style.ground)
-        digest.update(repr((self.rgb.shape, how)).encode())
+        ground = self.style.ground.of(self.simplify, self.brushwork)
+        digest.update(repr((self.rgb.shape, self.origin, ground)).encode())
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.

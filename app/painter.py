@@ -24,10 +24,6 @@ from models.network import STRIDE
 # pixels would make its strokes finer than any the network has seen, and cost time and memory.
 STYLE_SIZE = 512
 
-# What a painting of one's own wants of a photo: next to nothing of it is left out, but what
-# `simplify` multiplies must not be nothing.
-OWN_GROUND = models.Ground(simplify=0.05)
-
 # The demo runs for days and each upload is a style: the least recently used are let go.
 _REMEMBERED_PICTURES = 32
 
@@ -114,7 +110,7 @@ class Painter:
         painting = images.resize(images.flatten(painting), STYLE_SIZE)
         tensor = images.to_tensor(painting.rgb).to(self.device)
         with self._one_at_a_time, torch.no_grad():
-            return replace(self.network.encode_style(tensor), ground=OWN_GROUND)
+            return self.network.encode_style(tensor)
 
     def blend(
         self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
@@ -151,10 +147,9 @@ class Painter:
         where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
-        how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, up to
-        MOST_BRUSHWORK; without effect on a network that was trained without. simplify: how much of
-        the photo's detail is left out: 0 none, 1 as suits the style, up to MOST_SIMPLIFY; without
-        effect on a style that wants all. mask: where a
+        how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, above it
+        more, up to MOST_BRUSHWORK; without effect on a network that was trained without. simplify:
+        how much of the photo's detail is left out, likewise, up to MOST_SIMPLIFY. mask: where a
         single style is painted, as in Region. tile: the side of the tiles, pixels; None paints
         the photo whole up to WHOLE pixels and in tiles beyond. progress: called with the share
         that is done, from 0 to 1; what it raises ends the painting.

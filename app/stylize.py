@@ -475,7 +475,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar=f"0..{MOST_BRUSHWORK:g}",
         help="how strong the strokes are where a photo is plain, a sky say: 0 is smooth, 1 (the "
-        "default) what suits the style",
+        "default) what suits the style, none for a print, and above it more",
     )
     parser.add_argument(
         "--simplify",
@@ -483,7 +483,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar=f"0..{MOST_SIMPLIFY:g}",
         help="how much of a photo's detail is left out: 0 none, 1 (the default) what suits the "
-        "style; for styles that want it, as ukiyoe does",
+        "style, much for a print, and above it more",
     )
     parser.add_argument(
         "--keep-color",

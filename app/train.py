@@ -295,7 +295,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         device = available_device(arguments.device)
         if arguments.workers is None:
-            half = len(os.sched_getaffinity(0)) // 2
+            half = (os.cpu_count() or 2) // 2
             arguments.workers = min(MOST_WORKERS, half) if device.type == "cuda" else 0
         with together(device) as processes:
             return _run(arguments, processes)

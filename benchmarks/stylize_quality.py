@@ -32,7 +32,6 @@ import models
 from app.codes import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
-from app.painter import OWN_GROUND
 from app.shipped import CLASSIFIER
 from models import losses, strokes
 from models import network as network_module
@@ -125,7 +124,7 @@ def style_tables(
                     if kind == "random reference":
                         paintings = tests[name]
                         painting = paintings.tensor(draw.randrange(len(paintings)))
-                        code = replace(network.encode_style(painting), ground=OWN_GROUND)
+                        code = network.encode_style(painting)
                     picture = network.repaint(photo, code)
                     for judge, judged in judges.items():
                         predicted[judge].append(int(judged(picture).argmax()))

@@ -435,9 +435,9 @@ class Repainter(nn.Module):
         Args:
             ground: what a style wants; without one, nothing is left out.
         """
-        amount = ground.simplify * canvas.simplify
-        if amount:
-            photo = simplified(photo, amount)
+        ground = ground.of(canvas.simplify, canvas.strokes)
+        if ground.simplify:
+            photo = simplified(photo, ground.simplify)
         if self.config.strokes:
             photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas)
         return photo

@@ -39,8 +39,9 @@ class Canvas:
 
     Args:
         origins: top and left of each photo, pixels, of any sign; one may stand for all.
-        strokes: how strong they are, as a multiple of what the style wants.
-        simplify: how much of the photos' detail is left out, as a multiple of what the style wants.
+        strokes: how strong they are: 0 none, 1 as the style wants; see
+            :meth:`models.style_code.Ground.of`.
+        simplify: how much of the photos' detail is left out, likewise.
     """
 
     origins: Sequence[tuple[int, int]] = ((0, 0),)
@@ -52,7 +53,8 @@ def prepare(photo: Tensor, amount: float, canvas: Canvas) -> Tensor:
     """Photos (B, 3, H, W) in [-1, 1], smoothed and with strokes where they are plain.
 
     Args:
-        amount: the strokes' standard deviation in the plainest places.
+        amount: the strokes' standard deviation in the plainest places; what the canvas says of
+            them is in it already.
 
     Raises:
         ValueError: neither one origin nor as many as there are photos.
@@ -64,7 +66,7 @@ def prepare(photo: Tensor, amount: float, canvas: Canvas) -> Tensor:
     smooth = F.avg_pool2d(means, 3, 1, 1, count_include_pad=False)
     strokes = torch.cat([_cut(photo, *origin) for origin in origins])
     size = photo.shape[-2:]
-    ground = _enlarged(smooth, size) + amount * canvas.strokes * strokes
+    ground = _enlarged(smooth, size) + amount * strokes
     return torch.lerp(photo, ground, _plain(means, size))
 
 

@@ -31,6 +31,21 @@ class Ground:
             if not 0 <= value <= LARGEST_GROUND:
                 raise ValueError(f"{name} must be from 0 to {LARGEST_GROUND:g}, got {value}")
 
+    def of(self, simplify: float = 1.0, strokes: float = 1.0) -> Ground:
+        """This ground where someone wants less or more than the style does.
+
+        Args:
+            simplify, strokes: 0 is none, 1 what the style wants, and each 1 above it as much again
+                as MORE has, so that a style that wants none can be given some.
+        """
+        return Ground(
+            min(simplify, 1) * self.simplify + max(simplify - 1, 0) * MORE.simplify,
+            min(strokes, 1) * self.strokes + max(strokes - 1, 0) * MORE.strokes,
+        )
+
+
+MORE = Ground(simplify=0.1, strokes=1.0)
+
 
 @dataclass(frozen=True)
 class StyleCode:

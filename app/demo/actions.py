@@ -361,8 +361,8 @@ class Actions:
         None keeps its size. second_style, share: another style (or `painting`, beside a first
         style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
         colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
-        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 as suits the
-        style. simplify: how much of the photo's detail is left out, likewise.
+        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
+        simplify: how much of the photo's detail is left out, likewise.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(

@@ -51,7 +51,7 @@ def test_a_sky_looks_the_same_however_it_was_compressed():
 
 def test_strokes_are_as_strong_as_asked_and_only_where_a_photo_is_plain():
     photo = plain_photo_with_an_edge()
-    none, once, twice = (strokes.prepare(photo, 0.02, Canvas(strokes=s)) for s in (0, 1, 2))
+    none, once, twice = (strokes.prepare(photo, 0.02 * s, Canvas()) for s in (0, 1, 2))
     put = once - none
     torch.testing.assert_close(twice - none, 2 * put, atol=1e-6, rtol=0)
     assert float(put[..., :16].std()) == pytest.approx(0.02, rel=0.3)

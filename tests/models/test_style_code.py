@@ -83,3 +83,11 @@ def test_a_ground_out_of_range_is_refused(wrong):
         models.Ground(simplify=wrong)
     with pytest.raises(ValueError, match="strokes must be from 0 to 10"):
         models.Ground(strokes=wrong)
+
+
+def test_a_ground_can_be_less_or_more_than_the_style_wants():
+    some, none = models.Ground(0.2, 0.5), models.Ground(0.0, 0.0)
+    assert some.of() == some and some.of(0, 0) == none.of() == none
+    assert some.of(simplify=0.5, strokes=0.5) == models.Ground(0.1, 0.25)
+    assert some.of(simplify=2, strokes=3) == models.Ground(0.2 + 0.1, 0.5 + 2.0)
+    assert none.of(simplify=3, strokes=2) == models.Ground(0.2, 1.0)
