@@ -107,7 +107,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     assert name == "cat-stripes-2-dots.png"
     photo = photos.parent / "cat-stripes-2.png"
     Image.fromarray(wanted).save(photo)
-    half = ("--strength", "0.5", "--brushwork", "2", "--keep-color")
+    half = ("--strength", "0.5", "--brushwork", "2", "--simplify", "2", "--keep-color")
     again = from_command_line(photo, "--style", "dots", *half)
     np.testing.assert_array_equal(pixels(file), again)
 
