@@ -36,6 +36,7 @@ def test_the_photo_itself_is_not_written_to(photo):
 
 def test_many_steps_come_to_what_scikit_image_finds(photo, monkeypatch):
     monkeypatch.setattr(simplification, "STEPS", 400)
+    monkeypatch.setattr(simplification, "BAND", 1000)
     gray = photo.mean(1, keepdim=True)  # its colors are apart there
     # |x - image|^2 / (2 weight) + TV(x), of a picture in [0, 1] whose steps are half as large
     expected = denoise_tv_chambolle(
@@ -51,6 +52,7 @@ def test_the_few_steps_go_most_of_the_way(photo, monkeypatch):
 
     few = energy(simplified(photo, 0.3))
     monkeypatch.setattr(simplification, "STEPS", 400)
+    monkeypatch.setattr(simplification, "BAND", 1000)
     best = energy(simplified(photo, 0.3))
     assert best <= few < best + 0.15 * (energy(photo) - best)
 
@@ -73,6 +75,12 @@ def test_what_is_out_of_reach_has_no_part(photo):
     one_less = part[..., REACH - 6 : -REACH + 6, REACH - 6 : -REACH + 6]
     outer = whole[..., 14 + REACH : 66 + REACH, 24 + REACH : 96 + REACH]
     assert float((one_less - outer).abs().max()) > 1e-6  # it is no further than it says
+
+
+def test_bands_leave_no_trace(photo, monkeypatch):
+    whole = simplified(photo, 0.6)
+    monkeypatch.setattr(simplification, "BAND", 24)
+    torch.testing.assert_close(simplified(photo, 0.6), whole, rtol=0, atol=1e-6)
 
 
 def test_photos_of_a_batch_do_not_mix(photo):
