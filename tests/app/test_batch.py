@@ -161,18 +161,24 @@ def test_what_painters_have_in_hand_is_written_when_a_batch_stops_and_left_when_
     outcomes = run(photos[:6], paint, painters=2, stopped=lambda: started.acquire(blocking=False))
     assert 1 <= len(outcomes) <= 3 and set(statuses(outcomes)) == {"done"}
 
-    jobs, abandoned, noticed = jobs_of(photos[:3]), threading.Event(), threading.Event()
+    jobs, (abandoned, begun, noticed) = jobs_of(photos[:4]), (threading.Event() for _ in range(3))
+    quick = {str(path) for path in photos[:2]}
 
     def patient(pictures):
-        if pictures[0].name != str(photos[0]) and abandoned.wait(30):
-            noticed.set()
+        if pictures[0].name not in quick:
+            begun.set()
+            if abandoned.wait(60):
+                noticed.set()
         return inverted(pictures)
 
     work = Work(patient, {}, overwrite=True, painters=2, abandoned=abandoned)
     outcomes = batch.run(jobs, work, jobs[0].output.parent)
-    assert next(outcomes).status == "done"
+    for outcome in outcomes:
+        assert outcome.status == "done"
+        if begun.wait(5):  # the third is in hand with the second outcome at the latest
+            break
     outcomes.close()
-    assert noticed.wait(30)
+    assert noticed.wait(60)
 
 
 def test_pictures_of_one_size_are_painted_together(photos):
