@@ -171,13 +171,17 @@ def test_what_painters_have_in_hand_is_written_when_a_batch_stops_and_left_when_
                 noticed.set()
         return inverted(pictures)
 
+    asked = itertools.count(1)
+
+    def interrupted() -> bool:
+        if next(asked) == 4:  # the third photo is in hand, the first two are painted
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+        return False
+
     work = Work(patient, {}, overwrite=True, painters=2, abandoned=abandoned)
-    outcomes = batch.run(jobs, work, jobs[0].output.parent)
-    for outcome in outcomes:
-        assert outcome.status == "done"
-        if begun.wait(5):  # the third is in hand with the second outcome at the latest
-            break
-    outcomes.close()
+    with pytest.raises(KeyboardInterrupt):
+        list(batch.run(jobs, work, jobs[0].output.parent, interrupted))
     assert noticed.wait(60)
 
 
