@@ -60,8 +60,12 @@ class Brush:
     @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
-        simplify = self.style.ground.of(self.simplify, self.brushwork).simplify
-        return self.network.reach + (simplification.REACH if simplify else 0)
+        return self.network.reach + (simplification.REACH if self.ground.simplify else 0)
+
+    @property
+    def ground(self) -> models.Ground:
+        """What is made of the photo: what its style wants, more or less."""
+        return self.style.ground.of(self.simplify, self.brushwork)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -71,8 +75,7 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        ground = self.style.ground.of(self.simplify, self.brushwork)
-        digest.update(repr((self.rgb.shape, self.origin, ground)).encode())
+        digest.update(repr((self.rgb.shape, self.origin, self.ground)).encode())
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.

@@ -5,6 +5,7 @@ Exit codes: 0 all done, 1 some pictures failed, 2 the command line is wrong, 130
 """
 
 import argparse
+import functools
 import glob
 import json
 import os
@@ -464,14 +465,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--strength",
-        type=_strength,
+        type=functools.partial(_number, most=1),
         default=1.0,
         metavar="0..1",
         help="0 is the photo, 1 (the default) the full style",
     )
     parser.add_argument(
         "--brushwork",
-        type=_brushwork,
+        type=functools.partial(_number, most=MOST_BRUSHWORK),
         default=1.0,
         metavar=f"0..{MOST_BRUSHWORK:g}",
         help="how strong the strokes are where a photo is plain, a sky say: 0 is smooth, 1 (the "
@@ -479,7 +480,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--simplify",
-        type=_simplify,
+        type=functools.partial(_number, most=MOST_SIMPLIFY),
         default=1.0,
         metavar=f"0..{MOST_SIMPLIFY:g}",
         help="how much of a photo's detail is left out: 0 none, 1 (the default) what suits the "
@@ -518,18 +519,6 @@ def _folder(text: str) -> Path:
     if not text:  # Path("") would be the current folder
         raise argparse.ArgumentTypeError("must name a folder")
     return Path(text)
-
-
-def _strength(text: str) -> float:
-    return _number(text, 1)
-
-
-def _brushwork(text: str) -> float:
-    return _number(text, MOST_BRUSHWORK)
-
-
-def _simplify(text: str) -> float:
-    return _number(text, MOST_SIMPLIFY)
 
 
 def _number(text: str, most: float) -> float:

@@ -451,12 +451,16 @@ class Run:
 
     # -- one step
 
+    @property
+    def _paintings(self) -> list[PictureFolder]:
+        """The folders of paintings as a plan numbers them: the styles', the learned codes'."""
+        return [*self.styles.values(), *(variant.folder for variant in self.variants)]
+
     def _batches(self) -> Batches:
-        folders = [*self.styles.values(), *(variant.folder for variant in self.variants)]
         return Batches(
             self.draw,
             self._plan,
-            PictureMaker(self.photos, folders, self.arguments.grain),
+            PictureMaker(self.photos, self._paintings, self.arguments.grain),
             workers=self.arguments.workers or 0,
             pinned=self._on_gpu,
         )
@@ -484,13 +488,13 @@ class Run:
         numbers = [self._variant(name) for name in self._names(taught, self._taught_names())]
         names = [self.variants[number].name for number in numbers]
         names += self._names(count - taught, list(self.styles))
-        # The folders as _batches() counts them: the styles', then the learned codes'.
         wanted = [len(self.styles) + number for number in numbers]
         wanted += [list(self.styles).index(name) for name in names[taught:]]
         part = slice(self.processes.rank, None, self.processes.count)
-        folders = [*self.styles.values(), *(variant.folder for variant in self.variants)]
+        paintings = self._paintings
+        folders = [paintings[number] for number in wanted]
         photos = draw_crops([self.photos] * count, size, self.draw, SMALLEST_PHOTO, part)
-        crops = draw_crops([folders[i] for i in wanted], size, self.draw, SMALLEST_PAINTING, part)
+        crops = draw_crops(folders, size, self.draw, SMALLEST_PAINTING, part)
         grains = [self.draw.randrange(2**62) for _ in range(count if self.arguments.grain else 0)]
         return Plan(
             photos,

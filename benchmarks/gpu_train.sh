@@ -5,8 +5,9 @@
 #   MINUTES=8 benchmarks/gpu_train.sh           # there; results are copied to $OUT where it is set
 #
 # Optional: PYTHON, DEVICE (cuda), BATCH (24), SIZE (192), WIDTH (32), STEPS (instead of MINUTES),
-# NAME (gpu; of the files, so that two runs can share a machine), PACKED, INIT (a checkpoint to start from; brings its width), COMPILE (1: compile the frozen
-# networks; about a minute at the start), EXTRA (more arguments of app.train; with INIT,
+# NAME (gpu; of the files, so that two runs can share a machine), PACKED, INIT (a checkpoint to
+# start from; brings its width), COMPILE (1: compile the frozen networks; about a minute at the
+# start), EXTRA (more arguments of app.train; with INIT,
 # "--train refinement" learns to refine paintings' codes and leaves the network as it is).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -42,8 +42,8 @@ def main() -> None:
     plain = strokes.plainness(photo)
     shown = {
         "as it is": photo,
-        "smoothed": strokes.prepare(photo, 0.0, strokes.Canvas()),
-        "strokes": strokes.prepare(photo, STROKES, strokes.Canvas()),
+        "smoothed": strokes.prepare(photo, 0.0, [(0, 0)]),
+        "strokes": strokes.prepare(photo, STROKES, [(0, 0)]),
     }
     print(
         "sky shown to the network: " + ", ".join(f"{n} {fineness(x):.2f}" for n, x in shown.items())

@@ -439,7 +439,7 @@ class Repainter(nn.Module):
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
         if self.config.strokes:
-            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas)
+            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas.origins)
         return photo
 
     def encode_content(self, photo: Tensor) -> Tensor:

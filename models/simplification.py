@@ -40,6 +40,7 @@ def _simplified(image: Tensor, amount: float) -> Tensor:
     field, ahead = (image.new_zeros(2, *image.shape) for _ in range(2))
     new, x, length = torch.empty_like(field), torch.empty_like(image), image[:, :1].clone()
     step, pace = 1 / (8 * amount), 1.0
+    # Large tensors are written over and not made anew: new memory costs more than a sum.
     for _ in range(STEPS):
         _less(image, ahead, amount, x)
         new.copy_(ahead)
@@ -50,9 +51,6 @@ def _simplified(image: Tensor, amount: float) -> Tensor:
         torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
         field, new, pace = new, field, next_pace
     return _less(image, field, amount, x)
-
-
-# Large tensors are written over and not made anew: a page of new memory costs more than a sum.
 
 
 def _length(field: Tensor, out: Tensor) -> Tensor:

@@ -49,17 +49,16 @@ class Canvas:
     simplify: float = 1.0
 
 
-def prepare(photo: Tensor, amount: float, canvas: Canvas) -> Tensor:
+def prepare(photo: Tensor, amount: float, origins: Sequence[tuple[int, int]]) -> Tensor:
     """Photos (B, 3, H, W) in [-1, 1], smoothed and with strokes where they are plain.
 
     Args:
-        amount: the strokes' standard deviation in the plainest places; what the canvas says of
-            them is in it already.
+        amount: the strokes' standard deviation in the plainest places.
+        origins: as a :class:`Canvas` has them.
 
     Raises:
         ValueError: neither one origin nor as many as there are photos.
     """
-    origins = canvas.origins
     if len(origins) not in (1, len(photo)):
         raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
     means = _means(photo)
