@@ -355,6 +355,7 @@ def paint_together(
     keep_color: str | None = None,
     brushwork: float = 1.0,
     simplify: float = 1.0,
+    outlines: float = 1.0,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -365,7 +366,8 @@ def paint_together(
     if len(sizes) != 1:
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
-    style, canvas = style.to(painter.device), Canvas(strokes=brushwork, simplify=simplify)
+    style = style.to(painter.device)
+    canvas = Canvas(strokes=brushwork, simplify=simplify, outlines=outlines)
     painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":

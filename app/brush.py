@@ -12,14 +12,18 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import simplification, statistics
+from models import outlines, simplification, statistics
 from models.network import STRIDE
 from models.strokes import Canvas
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-MOST_BRUSHWORK = MOST_SIMPLIFY = 3.0  # 1 is what suits a style; see models.Ground.of
+# 1 is what suits a style; see models.Ground.of.
+MOST_BRUSHWORK = MOST_SIMPLIFY = MOST_OUTLINES = 3.0
+
+# What says how a photo is painted, beside its style and strength.
+HOW = ("keep_color", "brushwork", "simplify", "outlines")
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -33,6 +37,7 @@ class Brush:
     Args:
         brushwork: how strong the strokes are where the photo is plain, 1 as suits the style.
         simplify: how much of the photo's detail is left out, likewise.
+        outlines: how dark its outlines are printed on top, likewise.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -47,12 +52,13 @@ class Brush:
         keep_color: str | None,
         brushwork: float = 1.0,
         simplify: float = 1.0,
+        outlines: float = 1.0,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
         self.keep_color, self.origin = keep_color, origin
-        self.brushwork, self.simplify = brushwork, simplify
+        self.brushwork, self.simplify, self.outlines = brushwork, simplify, outlines
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
@@ -60,12 +66,15 @@ class Brush:
     @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
-        return self.network.reach + (simplification.REACH if self.ground.simplify else 0)
+        ground, reach = self.ground, self.network.reach
+        if ground.outlines:
+            reach = max(reach, outlines.REACH)
+        return reach + (simplification.REACH if ground.simplify else 0)
 
     @property
     def ground(self) -> models.Ground:
         """What is made of the photo: what its style wants, more or less."""
-        return self.style.ground.of(self.simplify, self.brushwork)
+        return self.style.ground.of(self.simplify, self.brushwork, self.outlines)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -82,8 +91,8 @@ class Brush:
             digest.update(share.cpu().numpy())
         return digest.digest()
 
-    def encode(self) -> Tensor:
-        """The whole photo's content features, under the region's statistics."""
+    def encode(self) -> models.Content:
+        """What there is to paint in the whole photo, under the region's statistics."""
         with statistics.record(self.share(self._whole)):
             photo, canvas = self._tensor(self._whole), self._canvas(self._whole)
             return self.network.encode_photo(photo, canvas, self.style.ground)
@@ -107,7 +116,7 @@ class Brush:
         if self.keep_color == "matched":
             self.matching = color.matching(photos, painted, weights)
 
-    def paint(self, tile: tiles.Tile, photo: Tensor, content: Tensor | None) -> Tensor:
+    def paint(self, tile: tiles.Tile, photo: Tensor, content: models.Content | None) -> Tensor:
         """The tile's core in the region's style, also where the region is not."""
         crop, canvas = self._tensor(tile.crop), self._canvas(tile.crop)
         if self.held is not None:
@@ -132,7 +141,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.brushwork, self.simplify)
+        return Canvas(places, self.brushwork, self.simplify, self.outlines)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

@@ -42,6 +42,7 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
+GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES]"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def fit_judge(
 @torch.no_grad()
 def scores(
     network: models.Repainter,
-    contents: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    contents: Sequence[models.Content],
     code: models.StyleCode,
     judge: LinearJudge,
     backbone: PooledFeatures,
@@ -120,10 +122,14 @@ def scores(
     """Mean log-probability of the class and share of pictures given to it.
 
     Args:
-        contents: what ``network.encode_photo`` made of the photos, once for all codes of a ground.
+        squares: the photos.
+        contents: what ``network.encode_photo`` made of them, once for all codes of a ground.
     """
     logits = torch.cat(
-        [judge(backbone(network.generate(content, code).clamp(-1, 1))) for content in contents]
+        [
+            judge(backbone(network.repaint(square, code, content=content)))
+            for square, content in zip(squares, contents, strict=True)
+        ]
     )
     probabilities = logits.log_softmax(1)[:, label]
     return float(probabilities.mean()), float((logits.argmax(1) == label).float().mean())
@@ -161,7 +167,7 @@ class Chooser:
             raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
         chosen = spread(FINAL_PHOTOS, len(photos))
         self.squares = [photos.square(i, PHOTO_SIDE).to(device) for i in chosen]
-        self.contents: dict[models.Ground, list[Tensor]] = {}
+        self.contents: dict[models.Ground, list[models.Content]] = {}
 
     def code(self, style: str, index: int) -> models.StyleCode:
         """That of a painting of the style's folder."""
@@ -177,11 +183,12 @@ class Chooser:
             self.contents[code.ground] = [
                 self.network.encode_photo(square, ground=code.ground) for square in self.squares
             ]
-        contents = self.contents[code.ground]
+        squares, contents = self.squares, self.contents[code.ground]
         if quick:
-            contents = contents[:: max(1, len(contents) // SCREEN_PHOTOS)][:SCREEN_PHOTOS]
+            some = slice(None, None, max(1, len(contents) // SCREEN_PHOTOS))
+            squares, contents = (x[some][:SCREEN_PHOTOS] for x in (squares, contents))
         label = self.judge.classes.index(style)
-        return scores(self.network, contents, code, self.judge, self.backbone, label)
+        return scores(self.network, squares, contents, code, self.judge, self.backbone, label)
 
     def best(
         self,
@@ -340,7 +347,7 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
 def style_grounds(
     pairs: Sequence[str], styles: Iterable[str], checkpoint: models.Checkpoint | None
 ) -> dict[str, models.Ground]:
-    """Every style's ground: the one asked for by NAME=SIMPLIFY,STROKES, or the checkpoint's.
+    """Every style's ground: the one asked for by GROUND_FORM, or the checkpoint's.
 
     Raises:
         ValueError: one that is not such a pair, of a style not asked for, or out of range.
@@ -352,11 +359,12 @@ def style_grounds(
         if name not in styles:
             raise ValueError(f"--ground {name}: there is no --style of that name")
         try:
-            simplify, strokes = map(float, numbers.split(","))
+            simplify, strokes, *rest = map(float, numbers.split(","))
+            (outlines,) = rest or [0.0]
         except ValueError:
-            raise ValueError(f"--ground must be NAME=SIMPLIFY,STROKES, got {pair!r}") from None
+            raise ValueError(f"--ground must be {GROUND_FORM}, got {pair!r}") from None
         try:
-            grounds[name] = models.Ground(simplify, strokes)
+            grounds[name] = models.Ground(simplify, strokes, outlines)
         except ValueError as error:
             raise ValueError(f"--ground {pair}: {error}") from None
     return grounds
@@ -367,9 +375,10 @@ def add_ground_option(parser: argparse.ArgumentParser) -> None:
         "--ground",
         action="append",
         default=[],
-        metavar="NAME=SIMPLIFY,STROKES",
-        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), and "
-        "how strong the strokes are in plain parts (1 as trained)",
+        metavar=GROUND_FORM,
+        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), "
+        "how strong the strokes are in plain parts (1 as trained), and how dark the outlines of "
+        "what is shown are printed on top (0 to 1; 0)",
     )
 
 

@@ -156,7 +156,7 @@ def evaluate(
     waiting: list[tuple[str, Tensor, Tensor]] = []
     with tqdm(total=len(photos) * len(codes), desc=title, unit="picture") as bar:
         for number, photo in enumerate(photos):
-            encoded: dict[models.Ground, tuple[Tensor, float]] = {}
+            encoded: dict[models.Ground, tuple[models.Content, float]] = {}
             for name, code in codes.items():
                 if code.ground not in encoded:
                     start = time.perf_counter()
@@ -164,7 +164,7 @@ def evaluate(
                     encoded[code.ground] = content, time.perf_counter() - start
                 content, encoding = encoded[code.ground]
                 start = time.perf_counter()
-                picture = network.generate(content, code).clamp(-1, 1)
+                picture = network.repaint(photo, code, content=content)
                 # Reading a number waits for the device.
                 float(picture[0, 0, 0, 0])
                 result.seconds.append(encoding + time.perf_counter() - start)

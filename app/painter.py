@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY, WHOLE, Brush
+from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
 
@@ -137,6 +136,7 @@ class Painter:
         keep_color: str | None = None,
         brushwork: float = 1.0,
         simplify: float = 1.0,
+        outlines: float = 1.0,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -149,22 +149,27 @@ class Painter:
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
         how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, above it
         more, up to MOST_BRUSHWORK; without effect on a network that was trained without. simplify:
-        how much of the photo's detail is left out, likewise, up to MOST_SIMPLIFY. mask: where a
-        single style is painted, as in Region. tile: the side of the tiles, pixels; None paints
-        the photo whole up to WHOLE pixels and in tiles beyond. progress: called with the share
-        that is done, from 0 to 1; what it raises ends the painting.
+        how much of the photo's detail is left out, likewise, up to MOST_SIMPLIFY. outlines: how
+        dark its outlines are printed on top, likewise, up to MOST_OUTLINES. mask: where a single
+        style is painted, as in Region. tile: the side of the tiles, pixels; None paints the photo
+        whole up to WHOLE pixels and in tiles beyond. progress: called with the share that is done,
+        from 0 to 1; what it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, a brushwork or simplify out of its range, or a mask beside regions.
+        an unknown keep_color, a brushwork, simplify or outlines out of its range, or a mask beside
+        regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
         if keep_color is not None and keep_color not in color.WAYS:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
-        if not 0 <= brushwork <= MOST_BRUSHWORK:
-            raise ValueError(f"brushwork must be between 0 and {MOST_BRUSHWORK}, got {brushwork}")
-        if not 0 <= simplify <= MOST_SIMPLIFY:
-            raise ValueError(f"simplify must be between 0 and {MOST_SIMPLIFY}, got {simplify}")
+        for name, value, most in (
+            ("brushwork", brushwork, MOST_BRUSHWORK),
+            ("simplify", simplify, MOST_SIMPLIFY),
+            ("outlines", outlines, MOST_OUTLINES),
+        ):
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} must be between 0 and {most}, got {value}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -179,7 +184,8 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            how = {"keep_color": keep_color, "brushwork": brushwork, "simplify": simplify}
+            how = {"keep_color": keep_color, "brushwork": brushwork}
+            how |= {"simplify": simplify, "outlines": outlines}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 
@@ -256,9 +262,9 @@ class _Contents:
 
     def __init__(self, limit: int):
         self.limit = limit  # bytes
-        self.kept: OrderedDict[bytes, Tensor] = OrderedDict()
+        self.kept: OrderedDict[bytes, models.Content] = OrderedDict()
 
-    def of(self, brush: Brush) -> Tensor:
+    def of(self, brush: Brush) -> models.Content:
         """The content features of a brush's whole photo."""
         if not self.limit:
             return brush.encode()

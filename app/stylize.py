@@ -24,7 +24,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY, WHOLE
+from app.brush import HOW, MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -135,7 +135,7 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        how = {name: getattr(args, name) for name in ("keep_color", "brushwork", "simplify")}
+        how = {name: getattr(args, name) for name in HOW}
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
             return batch.paint_together(pictures, painter, style, args.strength, **how)
@@ -206,9 +206,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "blend": [(_name_or_digest(style), weight) for style, weight in args.blend],
         "mask": [batch.digest(mask) for mask in args.mask],
         "strength": args.strength,
-        "keep_color": args.keep_color,
-        "brushwork": args.brushwork,
-        "simplify": args.simplify,
+        **{name: getattr(args, name) for name in HOW},
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -485,6 +483,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar=f"0..{MOST_SIMPLIFY:g}",
         help="how much of a photo's detail is left out: 0 none, 1 (the default) what suits the "
         "style, much for a print, and above it more",
+    )
+    parser.add_argument(
+        "--outlines",
+        type=functools.partial(_number, most=MOST_OUTLINES),
+        default=1.0,
+        metavar=f"0..{MOST_OUTLINES:g}",
+        help="how dark the outlines of what a photo shows are printed on top: 0 none, 1 (the "
+        "default) what suits the style, those of a print, and above it more",
     )
     parser.add_argument(
         "--keep-color",

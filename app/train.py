@@ -8,8 +8,10 @@ torchrun --nproc_per_node=2 -m app.train ...
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
+from collections.abc import Container, Sequence
 from dataclasses import asdict, replace
 
 import models
@@ -90,6 +92,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "statistics begins anew, else what --init has)",
     )
     add_ground_option(parser)
+    add(
+        "--calm",
+        action="append",
+        default=[],
+        metavar="NAME=TIMES",
+        help="how many times the total variation counts in this style's pictures: above 1 for flat "
+        "areas, as prints have them (1)",
+    )
     add("--size", type=int, default=144, help="side of the training crops, pixels (144)")
     add("--batch", type=int, default=3, help="photos a step and process (3)")
     add(
@@ -183,6 +193,7 @@ def _check(arguments: argparse.Namespace) -> None:
     arguments.start = models.load_checkpoint(arguments.init) if arguments.init else None
     arguments.config = _config(arguments)
     arguments.grounds = style_grounds(arguments.ground, arguments.styles, arguments.start)
+    arguments.calm = _calm(arguments.calm, arguments.styles)
     arguments.train = _train(arguments)
     if arguments.steps is None and arguments.minutes is None:
         arguments.minutes = MINUTES if arguments.train == "all" else NEW_STYLE_MINUTES
@@ -195,6 +206,21 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.learned and arguments.train == "all" and arguments.batch < 2:
         raise ValueError("--learn needs a --batch of at least 2: a code and a painting a step")
     _check_losses(arguments)
+
+
+def _calm(pairs: Sequence[str], styles: Container[str]) -> dict[str, float]:
+    calm = {}
+    for pair in pairs:
+        name, _, number = pair.partition("=")
+        if name not in styles:
+            raise ValueError(f"--calm {name}: there is no --style of that name")
+        try:
+            calm[name] = float(number)
+        except ValueError:
+            raise ValueError(f"--calm must be NAME=TIMES, got {pair!r}") from None
+        if not (math.isfinite(calm[name]) and calm[name] >= 0):
+            raise ValueError(f"--calm {pair}: must be at least 0")
+    return calm
 
 
 def _config(arguments: argparse.Namespace) -> models.RepainterConfig:

@@ -356,6 +356,7 @@ class Run:
             "weights": {k: v for k, v in asdict(arguments.weights).items() if v},
             "grain": arguments.grain,
             "augment": arguments.augment,
+            "calm": arguments.calm,
             "losses": {k: round(v, 4) for k, v in self.recent.items()},
             "seed": arguments.seed,
         }
@@ -474,8 +475,10 @@ class Run:
         domains = torch.tensor(plan.domains, device=self.device)
         own, plain = self.arguments.grounds, models.Ground()
         grounds = tuple(own.get(self.domains[i], plain) for i in plan.domains) if own else ()
+        times = self.arguments.calm
+        calm = tuple(times.get(self.domains[i], 1.0) for i in plan.domains) if times else ()
         return Batch(
-            photos, paintings, domains, given, plan.taught, plan.window, plan.canvas, grounds
+            photos, paintings, domains, given, plan.taught, plan.window, plan.canvas, grounds, calm
         )
 
     def _plan(self) -> Plan:

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 import models
 from app import color, images, stylize, tiles
-from app.brush import SAMPLE_SIDE, WHOLE, Brush
+from app.brush import HOW, SAMPLE_SIDE, WHOLE, Brush
 from app.images import ImageError, Picture
 from app.painter import TILE, Painter
 from app.regions import Region
@@ -85,11 +85,12 @@ class Look:
     max_size: int | None = None
     brushwork: float = 1.0
     simplify: float = 1.0
+    outlines: float = 1.0
 
     @property
     def how(self) -> dict[str, object]:
         """What `Brush` and `Painter.paint` take alike."""
-        return {name: getattr(self, name) for name in ("keep_color", "brushwork", "simplify")}
+        return {name: getattr(self, name) for name in HOW}
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ def _record(
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look.brushwork, look.simplify)
+        canvas = Canvas(places, look.brushwork, look.simplify, look.outlines)
         style = look.style.to(painter.device)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
@@ -547,7 +548,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    look = Look(style, args.strength, args.keep_color, args.max_size, args.brushwork, args.simplify)
+    how = {name: getattr(args, name) for name in HOW}
+    look = Look(style, args.strength, max_size=args.max_size, **how)
     started = time.perf_counter()
     try:
         notes = repaint(args.clip, args.out, painter, look, strip=args.strip)

@@ -5,7 +5,7 @@ from models.classifier import StyleClassifier, load_classifier, save_classifier
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.learned_code import LearnedCode
-from models.network import Repainter, RepainterConfig
+from models.network import Content, Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.refinement import CodeRefinement
 from models.style_code import Ground, StyleCode
@@ -15,6 +15,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "CodeRefinement",
+    "Content",
     "EfficientNetFeatures",
     "FeatureDiscriminator",
     "Ground",

@@ -54,10 +54,15 @@ def style_loss(
     )
 
 
-def total_variation(image: Tensor) -> Tensor:
-    """Mean absolute difference of neighbours, horizontal plus vertical."""
-    horizontal = (image[..., 1:] - image[..., :-1]).abs().mean()
-    return horizontal + (image[..., 1:, :] - image[..., :-1, :]).abs().mean()
+def total_variation(images: Tensor, times: Sequence[float] = ()) -> Tensor:
+    """Mean absolute difference of neighbours, horizontal plus vertical, of images (B, 3, H, W).
+
+    Args:
+        times: how often each image counts; once where there are none.
+    """
+    horizontal = (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3))
+    each = horizontal + (images[..., 1:, :] - images[..., :-1, :]).abs().mean((1, 2, 3))
+    return (each * each.new_tensor(times)).mean() if times else each.mean()
 
 
 def flat_variation(image: Tensor, photo: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
-from models import statistics, strokes
+from models import outlines, statistics, strokes
 from models.refinement import CodeRefinement
 from models.simplification import simplified
 from models.strokes import Canvas
@@ -95,6 +95,24 @@ class RepainterConfig:
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     padding = (kernel - 1) // 2
     return nn.Conv2d(inputs, outputs, kernel, stride, padding, padding_mode="reflect")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What there is to paint in photos: what :meth:`Repainter.encode_photo` makes of them.
+
+    Args:
+        features: (B, C, H / 4, W / 4).
+        ink: (B, 1, H, W) of the outlines that are printed on top, 0 to 1; None: no outlines.
+    """
+
+    features: Tensor
+    ink: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.features.nbytes + (0 if self.ink is None else self.ink.nbytes)
 
 
 @dataclass(frozen=True)
@@ -427,20 +445,25 @@ class Repainter(nn.Module):
             low, high = stride * low - padding, stride * high - padding + kernel - 1
         return strokes.sees(low, high) if self.config.strokes else (low, high)
 
-    def prepare(self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND) -> Tensor:
-        """What the encoder is to see of photos (B, 3, H, W).
+    def prepare(
+        self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the encoder is to see of photos (B, 3, H, W), and the ink (B, 1, H, W) on top.
 
-        See :func:`models.simplification.simplified` and :func:`models.strokes.prepare`.
+        See :func:`models.simplification.simplified`, :func:`models.strokes.prepare` and
+        :func:`models.outlines.ink`, which is None where the ground wants no outlines.
 
         Args:
-            ground: what a style wants; without one, nothing is left out.
+            ground: what a style wants; without one, nothing is left out or added.
         """
-        ground = ground.of(canvas.simplify, canvas.strokes)
+        ground, ink = ground.of(canvas.simplify, canvas.strokes, canvas.outlines), None
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
+        if ground.outlines:
+            ink = ground.outlines * outlines.ink(photo)
         if self.config.strokes:
             photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas.origins)
-        return photo
+        return photo, ink
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -504,8 +527,9 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        content = self.encode_content(self.prepare(photo, ground=code.ground))
-        return self.generate(content, code, strength)
+        photo, ink = self.prepare(photo, ground=code.ground)
+        picture = self.generate(self.encode_content(photo), code, strength)
+        return picture if ink is None else outlines.printed(picture, strength * ink)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -517,8 +541,8 @@ class Repainter(nn.Module):
     @torch.no_grad()
     def encode_photo(
         self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
-    ) -> Tensor:
-        """Content features of photos (B, 3, H, W) in [-1, 1], of any size, prepared.
+    ) -> Content:
+        """What there is to paint in photos (B, 3, H, W) in [-1, 1], of any size.
 
         Args:
             canvas: for a network that sees strokes: where they lie, and how strong they are.
@@ -526,7 +550,8 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        return self.encode_content(self.prepare(_pad(photo), canvas, ground))
+        photo, ink = self.prepare(_pad(photo), canvas, ground)
+        return Content(self.encode_content(photo), ink)
 
     @torch.no_grad()
     def repaint(
@@ -534,7 +559,7 @@ class Repainter(nn.Module):
         photo: Tensor,
         code: StyleCode,
         strength: float = 1.0,
-        content: Tensor | None = None,
+        content: Content | None = None,
         canvas: Canvas = CANVAS,
     ) -> Tensor:
         """Photos (B, 3, H, W) in [-1, 1], of any size, in the style of a code.
@@ -557,11 +582,14 @@ class Repainter(nn.Module):
         if content is None:
             content = self.encode_photo(photo, canvas, code.ground)
         height, width = photo.shape[-2:]
-        picture = self.generate(content, code, strength)[..., :height, :width]
+        picture = self.generate(content.features, code, strength)[..., :height, :width]
         if strength < 1:
-            own = self._decode(content, lambda *_: None)[..., :height, :width]
+            own = self._decode(content.features, lambda *_: None)[..., :height, :width]
             picture = picture + (1 - strength) * (photo - own)
-        return picture.clamp(-1, 1)
+        picture = picture.clamp(-1, 1)
+        if content.ink is not None:
+            picture = outlines.printed(picture, strength * content.ink[..., :height, :width])
+        return picture
 
 
 def _folds(affine: Affine) -> bool:

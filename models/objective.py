@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import losses
+from models import losses, outlines
 from models.augmentation import augmented
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
@@ -79,6 +79,7 @@ class Batch:
             ones, grained or compressed.
         canvas: where the photos lie under the strokes that the network sees.
         grounds: what each photo's style wants of it; nothing where there are none.
+        calm: how many times its total variation counts, for each photo; once where there are none.
         taught: the learned codes, by number, that the first photos are painted with; their
             paintings only say what the result should look like.
         window: top and left, 0 to JITTER - 1: where the frozen networks look.
@@ -92,6 +93,7 @@ class Batch:
     window: tuple[int, int] = (0, 0)
     canvas: Canvas = field(default_factory=Canvas)
     grounds: tuple[Ground, ...] = ()
+    calm: tuple[float, ...] = ()
 
     def seen(self, images: Tensor) -> Tensor:
         """The part of images (B, 3, side, side) that the frozen networks look at."""
@@ -152,7 +154,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        given, x = self._prepared(batch)
+        given, x, ink = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
@@ -169,11 +171,13 @@ class GeneratorObjective(nn.Module):
             matrices = [mlp(style.tensors[0])[0] for mlp in network.mlps]
             terms["coloring"] = losses.coloring_penalty(matrices)
         if weights.variation > 0:
-            terms["variation"] = losses.total_variation(painted)
+            terms["variation"] = losses.total_variation(painted, batch.calm)
         if weights.grid > 0:
             terms["grid"] = losses.grid_share(painted, STRIDE)
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
+        if ink is not None:
+            painted = outlines.printed(painted, ink)
         if weights.perceptual:
             terms |= self._perceptual(batch, x, painted)
         judged = None
@@ -200,23 +204,27 @@ class GeneratorObjective(nn.Module):
         terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
 
     @torch.no_grad()
-    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What the network sees of the photos, and what of them is to be recognized.
+    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the network sees of the photos, what of them is to be recognized, and the ink.
 
         What a style wants left out is asked of no picture in it.
         """
         seen = batch.photos if batch.given is None else batch.given
         if not batch.grounds:
-            return self.network.prepare(seen, batch.canvas), batch.photos
-        given, shown = torch.empty_like(seen), batch.photos.clone()
+            given, ink = self.network.prepare(seen, batch.canvas)
+            return given, batch.photos, ink
+        given, shown, ink = torch.empty_like(seen), batch.photos.clone(), None
         for ground in dict.fromkeys(batch.grounds):
             rows = [i for i, own in enumerate(batch.grounds) if own == ground]
             origins = batch.canvas.origins
             origins = origins if len(origins) == 1 else [origins[i] for i in rows]
             canvas = replace(batch.canvas, origins=origins)
-            given[rows] = self.network.prepare(seen[rows], canvas, ground)
+            given[rows], own_ink = self.network.prepare(seen[rows], canvas, ground)
             shown[rows] = simplified(shown[rows], ground.simplify)
-        return given, shown
+            if own_ink is not None:
+                ink = torch.zeros_like(seen[:, :1]) if ink is None else ink
+                ink[rows] = own_ink
+        return given, shown, ink
 
     def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
         look = self.judges.perceptual

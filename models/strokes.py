@@ -42,11 +42,13 @@ class Canvas:
         strokes: how strong they are: 0 none, 1 as the style wants; see
             :meth:`models.style_code.Ground.of`.
         simplify: how much of the photos' detail is left out, likewise.
+        outlines: how dark outlines are printed, likewise.
     """
 
     origins: Sequence[tuple[int, int]] = ((0, 0),)
     strokes: float = 1.0
     simplify: float = 1.0
+    outlines: float = 1.0
 
 
 def prepare(photo: Tensor, amount: float, origins: Sequence[tuple[int, int]]) -> Tensor:

@@ -21,30 +21,36 @@ class Ground:
         simplify: how much of its detail is left out: see :mod:`models.simplification`; 0: none.
         strokes: how strong the strokes are where it is plain, as a multiple of what the network
             was trained with: see :mod:`models.strokes`.
+        outlines: how dark the outlines of what is shown are printed on top, 0 to 1: see
+            :mod:`models.outlines`.
     """
 
     simplify: float = 0.0
     strokes: float = 1.0
+    outlines: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not 0 <= value <= LARGEST_GROUND:
                 raise ValueError(f"{name} must be from 0 to {LARGEST_GROUND:g}, got {value}")
+        if self.outlines > 1:
+            raise ValueError(f"outlines must be from 0 to 1, got {self.outlines}")
 
-    def of(self, simplify: float = 1.0, strokes: float = 1.0) -> Ground:
+    def of(self, simplify: float = 1.0, strokes: float = 1.0, outlines: float = 1.0) -> Ground:
         """This ground where someone wants less or more than the style does.
 
         Args:
-            simplify, strokes: 0 is none, 1 what the style wants, and each 1 above it as much again
-                as MORE has, so that a style that wants none can be given some.
+            simplify, strokes, outlines: 0 is none, 1 what the style wants, and each 1 above it as
+                much again as MORE has, so that a style that wants none can be given some.
         """
         return Ground(
             min(simplify, 1) * self.simplify + max(simplify - 1, 0) * MORE.simplify,
             min(strokes, 1) * self.strokes + max(strokes - 1, 0) * MORE.strokes,
+            min(min(outlines, 1) * self.outlines + max(outlines - 1, 0) * MORE.outlines, 1),
         )
 
 
-MORE = Ground(simplify=0.1, strokes=1.0)
+MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4)
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,7 @@ class StyleCode:
         ground = Ground(
             simplify=mixed(code.ground.simplify for code in codes),
             strokes=mixed(code.ground.strokes for code in codes),
+            outlines=min(1.0, mixed(code.ground.outlines for code in codes)),
         )
         tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
         return StyleCode(tensors, ground)

@@ -78,6 +78,7 @@ def page_wish(
     strength: float,
     brushwork: float,
     simplify: float,
+    outlines: float,
     keep_color: bool,
     size: int,
 ) -> Wish:
@@ -91,6 +92,7 @@ def page_wish(
         strength=strength,
         brushwork=brushwork,
         simplify=simplify,
+        outlines=outlines,
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
     )
@@ -176,6 +178,7 @@ class Actions:
         strength: float,
         brushwork: float,
         simplify: float,
+        outlines: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -192,6 +195,7 @@ class Actions:
                 strength,
                 brushwork,
                 simplify,
+                outlines,
                 keep_color,
                 size,
             )
@@ -234,6 +238,7 @@ class Actions:
         strength: float,
         brushwork: float,
         simplify: float,
+        outlines: float,
         keep_color: bool,
         request: gr.Request,
     ):
@@ -243,7 +248,7 @@ class Actions:
             with self.studio.new_folder() as folder:
                 shown = []
                 for number, name in enumerate(self.studio.names):
-                    how = (strength, brushwork, simplify, keep_color)
+                    how = (strength, brushwork, simplify, outlines, keep_color)
                     wish = page_wish(name, None, "", None, 0, *how, _STRIP_SIDE)
                     after = self.studio.paint(picture, wish, lambda _: check()).after
                     path = save_shown(after, folder / str(number))
@@ -262,6 +267,7 @@ class Actions:
         strength: float,
         brushwork: float,
         simplify: float,
+        outlines: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -280,6 +286,7 @@ class Actions:
                 strength,
                 brushwork,
                 simplify,
+                outlines,
                 keep_color,
                 size,
             )
@@ -352,6 +359,7 @@ class Actions:
         format: str = "png",
         brushwork: float = 1.0,
         simplify: float = 1.0,
+        outlines: float = 1.0,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -362,7 +370,8 @@ class Actions:
         style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
         colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
         brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
-        simplify: how much of the photo's detail is left out, likewise.
+        simplify: how much of the photo's detail is left out, likewise. outlines: how dark its
+        outlines are printed on top, likewise.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -375,6 +384,7 @@ class Actions:
                 keep_color=keep_color or None,
                 brushwork=brushwork,
                 simplify=simplify,
+                outlines=outlines,
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
-from app.brush import MOST_BRUSHWORK, MOST_SIMPLIFY
+from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY
 from app.demo.actions import Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
@@ -102,6 +102,7 @@ class _Choices(NamedTuple):
     strength: gr.Slider
     brushwork: gr.Slider
     simplify: gr.Slider
+    outlines: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
 
@@ -228,10 +229,18 @@ def _options_section() -> tuple:
                 label="Simplify",
                 info="0 keeps every detail",
             )
+            outlines = gr.Slider(
+                0,
+                MOST_OUTLINES,
+                value=1.0,
+                step=0.1,
+                label="Outlines",
+                info="0 draws none; 1 is what the style has",
+            )
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
             keep_color = gr.Checkbox(label="Keep the photo's colors")
-    return strength, brushwork, simplify, keep_color, size
+    return strength, brushwork, simplify, outlines, keep_color, size
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
@@ -357,6 +366,7 @@ def _wire_painting(
             choices.strength,
             choices.brushwork,
             choices.simplify,
+            choices.outlines,
             choices.keep_color,
         ],
         one.strip,
@@ -438,6 +448,7 @@ def _endpoints(actions: Actions) -> None:
             gr.Textbox("png", label="format"),
             gr.Number(1.0, label="brushwork"),
             gr.Number(1.0, label="simplify"),
+            gr.Number(1.0, label="outlines"),
         ]
         gr.Button().click(
             actions.stylize,

@@ -194,17 +194,32 @@ def test_what_a_style_wants_left_out_is_left_out_and_can_be_more_or_less(tiny, l
     assert roughness(found[1]) < more < roughness(plain)
 
 
-def test_tiles_are_simplified_as_the_whole_is(tiny, large):
-    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3))
+def test_outlines_are_printed_dark_and_only_where_they_are(tiny, large):
+    style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb
+    printing = replace(style, ground=models.Ground(outlines=0.8))
+    found = {o: tiny.paint(large, printing, outlines=o).rgb for o in (0, 0.5, 1)}
+    assert np.array_equal(found[0], plain)  # content of each is remembered apart
+    assert (found[0] >= found[0.5]).all() and (found[0.5] >= found[1]).all()
+    darker = found[0].astype(int) - found[1]
+    assert 0.01 < (darker > 20).any(2).mean() < 0.5
+    # A style that has none gets some where they are asked for, and half of a strength half.
+    np.testing.assert_array_equal(tiny.paint(large, style, outlines=3).rgb, found[1])
+    half, bare = (tiny.paint(large, printing, 0.5, outlines=o).rgb.astype(int) for o in (1, 0))
+    assert 0 < (bare - half).max() <= 0.4 * 255 + 1
+
+
+def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large):
+    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8))
     mask = np.full(large.rgb.shape[:2], 255, np.uint8)
     tiled = tiny.paint(large, style, tile=64, mask=mask)
     assert levels(tiled, tiny.paint(large, style)).max() <= 2
 
 
-@pytest.mark.parametrize("simplify", [-0.01, 3.1, float("nan")])
-def test_a_simplify_outside_its_range_is_refused(tiny, photo, simplify):
-    with pytest.raises(ValueError, match="simplify must be between 0 and 3"):
-        tiny.paint(photo, tiny.style("dots"), simplify=simplify)
+@pytest.mark.parametrize("control", ["simplify", "outlines"])
+@pytest.mark.parametrize("amount", [-0.01, 3.1, float("nan")])
+def test_a_simplify_or_outlines_outside_its_range_is_refused(tiny, photo, control, amount):
+    with pytest.raises(ValueError, match=f"{control} must be between 0 and 3"):
+        tiny.paint(photo, tiny.style("dots"), **{control: amount})
 
 
 @pytest.mark.parametrize("brushwork", [-0.01, 3.1, float("nan")])

@@ -405,8 +405,8 @@ def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained,
 
 def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path):
     out, more = tmp_path / "a.safetensors", ("--steps", "1", "--batch", "2")
-    wanted = {"warm": models.Ground(0.2, 0.5), "cold": models.Ground()}
-    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5")
+    wanted = {"warm": models.Ground(0.2, 0.5, 0.8), "cold": models.Ground()}
+    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5,0.8")
     assert train.main(command) == 0
     for again in (command, [*arguments(folders, out, *more, shape=()), "--init", str(out)]):
         run = train.Run(train.parse_arguments(again))
@@ -419,11 +419,31 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
         }
 
 
-@pytest.mark.parametrize("ground", ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1"])
+@pytest.mark.parametrize(
+    "ground", ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1"]
+)
 def test_a_wrong_ground_is_refused(folders, tmp_path, ground, capsys):
     with pytest.raises(SystemExit):
         train.parse_arguments(arguments(folders, tmp_path / "a.safetensors", "--ground", ground))
     assert "--ground" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_style_s_variation_counts_as_often_as_asked(folders, tmp_path):
+    out = tmp_path / "a.safetensors"
+    command = arguments(folders, out, "--steps", "1", "--calm", "warm=4")
+    run = train.Run(train.parse_arguments(command))
+    for _ in range(4):
+        batch = run.batch()
+        times = [4.0 if run.domains[i] == "warm" else 1.0 for i in batch.domains]
+        assert batch.calm == tuple(times)
+    assert run.record()["calm"] == {"warm": 4.0}
+
+
+@pytest.mark.parametrize("calm", ["warm", "warm=x", "warm=-1", "warm=inf", "hot=1"])
+def test_a_wrong_calm_is_refused(folders, tmp_path, calm, capsys):
+    with pytest.raises(SystemExit):
+        train.parse_arguments(arguments(folders, tmp_path / "a.safetensors", "--calm", calm))
+    assert "--calm" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -148,14 +148,44 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     config = models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
     network = models.Repainter(config)
     step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
-    plain, print_ = models.Ground(), models.Ground(simplify=0.3, strokes=0.1)
+    plain, print_ = models.Ground(), models.Ground(simplify=0.3, strokes=0.1, outlines=0.8)
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])
     whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
-    given, shown = step._prepared(whole)
+    given, shown, ink = step._prepared(whole)
     for i, ground in enumerate(whole.grounds):
         photo, own = whole.photos[i : i + 1], Canvas([canvas.origins[i]])
-        assert torch.allclose(given[i : i + 1], network.prepare(photo, own, ground), atol=1e-6)
+        alone, own_ink = network.prepare(photo, own, ground)
+        assert torch.allclose(given[i : i + 1], alone, atol=1e-6)
+        own_ink = torch.zeros_like(photo[:, :1]) if own_ink is None else own_ink
+        assert torch.allclose(ink[i : i + 1], own_ink, atol=1e-4)
         assert torch.allclose(shown[i : i + 1], simplified(photo, ground.simplify), atol=1e-6)
     # Nothing wanted is nothing done.
-    same = step._prepared(replace(whole, grounds=(plain,) * 3))
-    assert all(map(torch.equal, same, step._prepared(replace(whole, grounds=()))))
+    *same, ink = step._prepared(replace(whole, grounds=(plain,) * 3))
+    *bare, none = step._prepared(replace(whole, grounds=()))
+    assert all(map(torch.equal, same, bare)) and ink is none is None
+
+
+def test_outlines_are_seen_by_the_judges_and_not_held_against_the_network(judges):
+    torch.manual_seed(0)
+    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8))
+    step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
+    weights = objective.Weights(content=1, variation=1)
+    plain = batch(2)
+    inked = replace(plain, grounds=(models.Ground(outlines=1.0),) * 2)
+    with torch.no_grad():
+        bare, printed = (step(one, weights)[0] for one in (plain, inked))
+    assert float(bare["variation"]) == float(printed["variation"])
+    assert float(bare["content"]) != float(printed["content"])
+
+
+def test_calm_is_how_often_a_photo_s_variation_counts(judges):
+    torch.manual_seed(0)
+    network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8))
+    step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
+    whole = batch(2)
+    with torch.no_grad():
+        once, none, first, second = (
+            float(step(replace(whole, calm=calm), objective.Weights(variation=1))[0]["variation"])
+            for calm in ((), (0, 0), (3, 0), (0, 3))
+        )
+    assert none == 0 and first != second and first + second == pytest.approx(3 * once)

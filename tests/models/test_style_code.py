@@ -83,6 +83,10 @@ def test_a_ground_out_of_range_is_refused(wrong):
         models.Ground(simplify=wrong)
     with pytest.raises(ValueError, match="strokes must be from 0 to 10"):
         models.Ground(strokes=wrong)
+    with pytest.raises(ValueError, match="outlines must be from 0 to"):
+        models.Ground(outlines=wrong)
+    with pytest.raises(ValueError, match="outlines must be from 0 to 1"):
+        models.Ground(outlines=1.01)
 
 
 def test_a_ground_can_be_less_or_more_than_the_style_wants():
@@ -91,3 +95,6 @@ def test_a_ground_can_be_less_or_more_than_the_style_wants():
     assert some.of(simplify=0.5, strokes=0.5) == models.Ground(0.1, 0.25)
     assert some.of(simplify=2, strokes=3) == models.Ground(0.2 + 0.1, 0.5 + 2.0)
     assert none.of(simplify=3, strokes=2) == models.Ground(0.2, 1.0)
+    dark = models.Ground(outlines=0.8)
+    assert dark.of(outlines=0.5).outlines == 0.4 and none.of(outlines=2).outlines == 0.4
+    assert dark.of(outlines=3).outlines == 1  # black is black
