@@ -356,6 +356,7 @@ def paint_together(
     brushwork: float = 1.0,
     simplify: float = 1.0,
     outlines: float = 1.0,
+    tint: float = 1.0,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -367,7 +368,7 @@ def paint_together(
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
     style = style.to(painter.device)
-    canvas = Canvas(strokes=brushwork, simplify=simplify, outlines=outlines)
+    canvas = Canvas(strokes=brushwork, simplify=simplify, outlines=outlines, tint=tint)
     painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":

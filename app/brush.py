@@ -20,10 +20,10 @@ from models.strokes import Canvas
 WHOLE = 2 * 1024 * 1024
 
 # 1 is what suits a style; see models.Ground.of.
-MOST_BRUSHWORK = MOST_SIMPLIFY = MOST_OUTLINES = 3.0
+MOST_BRUSHWORK = MOST_SIMPLIFY = MOST_OUTLINES = MOST_TINT = 3.0
 
 # What says how a photo is painted, beside its style and strength.
-HOW = ("keep_color", "brushwork", "simplify", "outlines")
+HOW = ("keep_color", "brushwork", "simplify", "outlines", "tint")
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -38,6 +38,7 @@ class Brush:
         brushwork: how strong the strokes are where the photo is plain, 1 as suits the style.
         simplify: how much of the photo's detail is left out, likewise.
         outlines: how dark its outlines are printed on top, likewise.
+        tint: how much of its own colors is added, likewise.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -53,12 +54,14 @@ class Brush:
         brushwork: float = 1.0,
         simplify: float = 1.0,
         outlines: float = 1.0,
+        tint: float = 1.0,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
         self.keep_color, self.origin = keep_color, origin
         self.brushwork, self.simplify, self.outlines = brushwork, simplify, outlines
+        self.tint = tint
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
@@ -74,7 +77,7 @@ class Brush:
     @property
     def ground(self) -> models.Ground:
         """What is made of the photo: what its style wants, more or less."""
-        return self.style.ground.of(self.simplify, self.brushwork, self.outlines)
+        return self.style.ground.of(self.simplify, self.brushwork, self.outlines, self.tint)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -141,7 +144,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.brushwork, self.simplify, self.outlines)
+        return Canvas(places, self.brushwork, self.simplify, self.outlines, self.tint)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

@@ -42,7 +42,7 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
-GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES]"
+GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT]]"
 
 
 @dataclass(frozen=True)
@@ -359,12 +359,14 @@ def style_grounds(
         if name not in styles:
             raise ValueError(f"--ground {name}: there is no --style of that name")
         try:
-            simplify, strokes, *rest = map(float, numbers.split(","))
-            (outlines,) = rest or [0.0]
+            values = [float(number) for number in numbers.split(",")]
+            simplify, strokes, outlines, tint = [*values, *[0.0] * max(0, 4 - len(values))]
+            if len(values) < 2:
+                raise ValueError
         except ValueError:
             raise ValueError(f"--ground must be {GROUND_FORM}, got {pair!r}") from None
         try:
-            grounds[name] = models.Ground(simplify, strokes, outlines)
+            grounds[name] = models.Ground(simplify, strokes, outlines, tint)
         except ValueError as error:
             raise ValueError(f"--ground {pair}: {error}") from None
     return grounds
@@ -377,8 +379,9 @@ def add_ground_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar=GROUND_FORM,
         help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), "
-        "how strong the strokes are in plain parts (1 as trained), and how dark the outlines of "
-        "what is shown are printed on top (0 to 1; 0)",
+        "how strong the strokes are in plain parts (1 as trained), how dark the outlines of what "
+        "is shown are printed on top (0 to 1; 0), and how much of the photo's own colors is added "
+        "(0)",
     )
 
 

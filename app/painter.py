@@ -15,7 +15,7 @@ import torch
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, WHOLE, Brush
+from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
 
@@ -137,6 +137,7 @@ class Painter:
         brushwork: float = 1.0,
         simplify: float = 1.0,
         outlines: float = 1.0,
+        tint: float = 1.0,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -150,14 +151,15 @@ class Painter:
         how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, above it
         more, up to MOST_BRUSHWORK; without effect on a network that was trained without. simplify:
         how much of the photo's detail is left out, likewise, up to MOST_SIMPLIFY. outlines: how
-        dark its outlines are printed on top, likewise, up to MOST_OUTLINES. mask: where a single
-        style is painted, as in Region. tile: the side of the tiles, pixels; None paints the photo
-        whole up to WHOLE pixels and in tiles beyond. progress: called with the share that is done,
-        from 0 to 1; what it raises ends the painting.
+        dark its outlines are printed on top, likewise, up to MOST_OUTLINES. tint: how much of its
+        own colors is added, likewise, up to MOST_TINT. mask: where a single style is painted, as
+        in Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
+        pixels and in tiles beyond. progress: called with the share that is done, from 0 to 1; what
+        it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, a brushwork, simplify or outlines out of its range, or a mask beside
-        regions.
+        an unknown keep_color, a brushwork, simplify, outlines or tint out of its range, or a mask
+        beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
@@ -167,6 +169,7 @@ class Painter:
             ("brushwork", brushwork, MOST_BRUSHWORK),
             ("simplify", simplify, MOST_SIMPLIFY),
             ("outlines", outlines, MOST_OUTLINES),
+            ("tint", tint, MOST_TINT),
         ):
             if not 0 <= value <= most:
                 raise ValueError(f"{name} must be between 0 and {most}, got {value}")
@@ -185,7 +188,7 @@ class Painter:
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
             how = {"keep_color": keep_color, "brushwork": brushwork}
-            how |= {"simplify": simplify, "outlines": outlines}
+            how |= {"simplify": simplify, "outlines": outlines, "tint": tint}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 

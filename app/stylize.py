@@ -24,7 +24,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import HOW, MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, WHOLE
+from app.brush import HOW, MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -491,6 +491,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar=f"0..{MOST_OUTLINES:g}",
         help="how dark the outlines of what a photo shows are printed on top: 0 none, 1 (the "
         "default) what suits the style, those of a print, and above it more",
+    )
+    parser.add_argument(
+        "--tint",
+        type=functools.partial(_number, most=MOST_TINT),
+        default=1.0,
+        metavar=f"0..{MOST_TINT:g}",
+        help="how much of a photo's own colors is added to the style's: 0 none, 1 (the default) "
+        "what suits the style, some for a print, and above it more",
     )
     parser.add_argument(
         "--keep-color",

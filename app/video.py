@@ -86,6 +86,7 @@ class Look:
     brushwork: float = 1.0
     simplify: float = 1.0
     outlines: float = 1.0
+    tint: float = 1.0
 
     @property
     def how(self) -> dict[str, object]:
@@ -247,7 +248,7 @@ def _record(
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look.brushwork, look.simplify, look.outlines)
+        canvas = Canvas(places, look.brushwork, look.simplify, look.outlines, look.tint)
         style = look.style.to(painter.device)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"

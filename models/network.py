@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
-from models import outlines, statistics, strokes
+from models import statistics, strokes
+from models.overlay import Overlay
 from models.refinement import CodeRefinement
 from models.simplification import simplified
 from models.strokes import Canvas
@@ -103,16 +104,16 @@ class Content:
 
     Args:
         features: (B, C, H / 4, W / 4).
-        ink: (B, 1, H, W) of the outlines that are printed on top, 0 to 1; None: no outlines.
+        overlay: what is laid over what is made of them.
     """
 
     features: Tensor
-    ink: Tensor | None = None
+    overlay: Overlay
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self.features.nbytes + (0 if self.ink is None else self.ink.nbytes)
+        return self.features.nbytes + self.overlay.nbytes
 
 
 @dataclass(frozen=True)
@@ -447,23 +448,21 @@ class Repainter(nn.Module):
 
     def prepare(
         self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
-    ) -> tuple[Tensor, Tensor | None]:
-        """What the encoder is to see of photos (B, 3, H, W), and the ink (B, 1, H, W) on top.
+    ) -> tuple[Tensor, Overlay]:
+        """What the encoder is to see of photos (B, 3, H, W), and what is laid over the painting.
 
-        See :func:`models.simplification.simplified`, :func:`models.strokes.prepare` and
-        :func:`models.outlines.ink`, which is None where the ground wants no outlines.
+        See :func:`models.simplification.simplified` and :func:`models.strokes.prepare`.
 
         Args:
             ground: what a style wants; without one, nothing is left out or added.
         """
-        ground, ink = ground.of(canvas.simplify, canvas.strokes, canvas.outlines), None
+        ground = ground.of(canvas.simplify, canvas.strokes, canvas.outlines, canvas.tint)
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
-        if ground.outlines:
-            ink = ground.outlines * outlines.ink(photo)
+        overlay = Overlay.of(photo, ground)
         if self.config.strokes:
             photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas.origins)
-        return photo, ink
+        return photo, overlay
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -527,9 +526,8 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        photo, ink = self.prepare(photo, ground=code.ground)
-        picture = self.generate(self.encode_content(photo), code, strength)
-        return picture if ink is None else outlines.printed(picture, strength * ink)
+        photo, overlay = self.prepare(photo, ground=code.ground)
+        return overlay.over(self.generate(self.encode_content(photo), code, strength), strength)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -550,8 +548,8 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        photo, ink = self.prepare(_pad(photo), canvas, ground)
-        return Content(self.encode_content(photo), ink)
+        photo, overlay = self.prepare(_pad(photo), canvas, ground)
+        return Content(self.encode_content(photo), overlay)
 
     @torch.no_grad()
     def repaint(
@@ -586,10 +584,7 @@ class Repainter(nn.Module):
         if strength < 1:
             own = self._decode(content.features, lambda *_: None)[..., :height, :width]
             picture = picture + (1 - strength) * (photo - own)
-        picture = picture.clamp(-1, 1)
-        if content.ink is not None:
-            picture = outlines.printed(picture, strength * content.ink[..., :height, :width])
-        return picture
+        return content.overlay.over(picture.clamp(-1, 1), strength)
 
 
 def _folds(affine: Affine) -> bool:

@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import losses, outlines
+from models import losses
 from models.augmentation import augmented
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.network import STRIDE, Repainter
+from models.overlay import Overlay
 from models.perceptual import PerceptualNetwork
 from models.simplification import simplified
 from models.strokes import Canvas
@@ -154,7 +155,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        given, x, ink = self._prepared(batch)
+        given, x, overlay = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
@@ -176,8 +177,7 @@ class GeneratorObjective(nn.Module):
             terms["grid"] = losses.grid_share(painted, STRIDE)
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
-        if ink is not None:
-            painted = outlines.printed(painted, ink)
+        painted = overlay.over(painted)
         if weights.perceptual:
             terms |= self._perceptual(batch, x, painted)
         judged = None
@@ -204,27 +204,26 @@ class GeneratorObjective(nn.Module):
         terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
 
     @torch.no_grad()
-    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the network sees of the photos, what of them is to be recognized, and the ink.
+    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Overlay]:
+        """What the network sees of the photos, what of them is to be recognized, what lies on top.
 
         What a style wants left out is asked of no picture in it.
         """
         seen = batch.photos if batch.given is None else batch.given
         if not batch.grounds:
-            given, ink = self.network.prepare(seen, batch.canvas)
-            return given, batch.photos, ink
-        given, shown, ink = torch.empty_like(seen), batch.photos.clone(), None
+            given, overlay = self.network.prepare(seen, batch.canvas)
+            return given, batch.photos, overlay
+        given, shown = torch.empty_like(seen), batch.photos.clone()
+        overlays: list[tuple[list[int], Overlay]] = []
         for ground in dict.fromkeys(batch.grounds):
             rows = [i for i, own in enumerate(batch.grounds) if own == ground]
             origins = batch.canvas.origins
             origins = origins if len(origins) == 1 else [origins[i] for i in rows]
             canvas = replace(batch.canvas, origins=origins)
-            given[rows], own_ink = self.network.prepare(seen[rows], canvas, ground)
+            given[rows], own = self.network.prepare(seen[rows], canvas, ground)
             shown[rows] = simplified(shown[rows], ground.simplify)
-            if own_ink is not None:
-                ink = torch.zeros_like(seen[:, :1]) if ink is None else ink
-                ink[rows] = own_ink
-        return given, shown, ink
+            overlays.append((rows, own))
+        return given, shown, Overlay.scattered(overlays, len(seen))
 
     def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
         look = self.judges.perceptual

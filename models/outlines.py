@@ -25,7 +25,7 @@ STEEP = 2.0  # pixels: what the edges' directions are averaged over, a standard 
 LENGTH, SAMPLES = 3.0, 5  # pixels along an edge: a standard deviation, and samples to each side
 FAINTEST = 0.016  # of values in [-1, 1]: how much darker than around it a line is at least
 CONTRAST = 40.0  # how soon above that it is black
-LUMINANCE = (0.299, 0.587, 0.114)
+LUMA = (0.299, 0.587, 0.114)  # of Rec. 601
 
 
 def _radius(deviation: float) -> int:
@@ -42,8 +42,8 @@ def ink(image: Tensor) -> Tensor:
     """How much ink there is: images (B, 3, H, W) in [-1, 1] -> (B, 1, H, W), 0 to 1."""
     with torch.autocast(image.device.type, enabled=False):
         image = image.float()
-        luminance = (image * image.new_tensor(LUMINANCE).view(3, 1, 1)).sum(1, keepdim=True)
-        step = _blurred(luminance, WIDTH) - _blurred(luminance, AROUND * WIDTH)
+        luma = (image * image.new_tensor(LUMA).view(3, 1, 1)).sum(1, keepdim=True)
+        step = _blurred(luma, WIDTH) - _blurred(luma, AROUND * WIDTH)
         darker = -_along(step, _directions(image))
         return torch.tanh(CONTRAST * (darker - FAINTEST).clamp_min(0))
 

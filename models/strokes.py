@@ -43,12 +43,14 @@ class Canvas:
             :meth:`models.style_code.Ground.of`.
         simplify: how much of the photos' detail is left out, likewise.
         outlines: how dark outlines are printed, likewise.
+        tint: how much of the photos' own colors is added, likewise.
     """
 
     origins: Sequence[tuple[int, int]] = ((0, 0),)
     strokes: float = 1.0
     simplify: float = 1.0
     outlines: float = 1.0
+    tint: float = 1.0
 
 
 def prepare(photo: Tensor, amount: float, origins: Sequence[tuple[int, int]]) -> Tensor:

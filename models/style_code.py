@@ -23,11 +23,14 @@ class Ground:
             was trained with: see :mod:`models.strokes`.
         outlines: how dark the outlines of what is shown are printed on top, 0 to 1: see
             :mod:`models.outlines`.
+        tint: how much of the photo's own colors is added to the painting's: see
+            :func:`models.overlay.chroma`.
     """
 
     simplify: float = 0.0
     strokes: float = 1.0
     outlines: float = 0.0
+    tint: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -36,21 +39,28 @@ class Ground:
         if self.outlines > 1:
             raise ValueError(f"outlines must be from 0 to 1, got {self.outlines}")
 
-    def of(self, simplify: float = 1.0, strokes: float = 1.0, outlines: float = 1.0) -> Ground:
+    def of(
+        self, simplify: float = 1.0, strokes: float = 1.0, outlines: float = 1.0, tint: float = 1.0
+    ) -> Ground:
         """This ground where someone wants less or more than the style does.
 
         Args:
-            simplify, strokes, outlines: 0 is none, 1 what the style wants, and each 1 above it as
-                much again as MORE has, so that a style that wants none can be given some.
+            simplify, strokes, outlines, tint: 0 is none, 1 what the style wants, and each 1 above
+                it as much again as MORE has, so that a style that wants none can be given some.
         """
+
+        def amount(own: float, more: float, times: float) -> float:
+            return min(times, 1) * own + max(times - 1, 0) * more
+
         return Ground(
-            min(simplify, 1) * self.simplify + max(simplify - 1, 0) * MORE.simplify,
-            min(strokes, 1) * self.strokes + max(strokes - 1, 0) * MORE.strokes,
-            min(min(outlines, 1) * self.outlines + max(outlines - 1, 0) * MORE.outlines, 1),
+            amount(self.simplify, MORE.simplify, simplify),
+            amount(self.strokes, MORE.strokes, strokes),
+            min(amount(self.outlines, MORE.outlines, outlines), 1.0),
+            amount(self.tint, MORE.tint, tint),
         )
 
 
-MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4)
+MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4, tint=0.25)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,7 @@ class StyleCode:
             simplify=mixed(code.ground.simplify for code in codes),
             strokes=mixed(code.ground.strokes for code in codes),
             outlines=min(1.0, mixed(code.ground.outlines for code in codes)),
+            tint=mixed(code.ground.tint for code in codes),
         )
         tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
         return StyleCode(tensors, ground)

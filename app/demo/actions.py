@@ -79,6 +79,7 @@ def page_wish(
     brushwork: float,
     simplify: float,
     outlines: float,
+    tint: float,
     keep_color: bool,
     size: int,
 ) -> Wish:
@@ -93,6 +94,7 @@ def page_wish(
         brushwork=brushwork,
         simplify=simplify,
         outlines=outlines,
+        tint=tint,
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
     )
@@ -179,6 +181,7 @@ class Actions:
         brushwork: float,
         simplify: float,
         outlines: float,
+        tint: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -196,6 +199,7 @@ class Actions:
                 brushwork,
                 simplify,
                 outlines,
+                tint,
                 keep_color,
                 size,
             )
@@ -239,6 +243,7 @@ class Actions:
         brushwork: float,
         simplify: float,
         outlines: float,
+        tint: float,
         keep_color: bool,
         request: gr.Request,
     ):
@@ -248,7 +253,7 @@ class Actions:
             with self.studio.new_folder() as folder:
                 shown = []
                 for number, name in enumerate(self.studio.names):
-                    how = (strength, brushwork, simplify, outlines, keep_color)
+                    how = (strength, brushwork, simplify, outlines, tint, keep_color)
                     wish = page_wish(name, None, "", None, 0, *how, _STRIP_SIDE)
                     after = self.studio.paint(picture, wish, lambda _: check()).after
                     path = save_shown(after, folder / str(number))
@@ -268,6 +273,7 @@ class Actions:
         brushwork: float,
         simplify: float,
         outlines: float,
+        tint: float,
         keep_color: bool,
         size: int,
         request: gr.Request,
@@ -287,6 +293,7 @@ class Actions:
                 brushwork,
                 simplify,
                 outlines,
+                tint,
                 keep_color,
                 size,
             )
@@ -360,6 +367,7 @@ class Actions:
         brushwork: float = 1.0,
         simplify: float = 1.0,
         outlines: float = 1.0,
+        tint: float = 1.0,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -371,7 +379,7 @@ class Actions:
         colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
         brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
         simplify: how much of the photo's detail is left out, likewise. outlines: how dark its
-        outlines are printed on top, likewise.
+        outlines are printed on top, likewise. tint: how much of its own colors is added, likewise.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -385,6 +393,7 @@ class Actions:
                 brushwork=brushwork,
                 simplify=simplify,
                 outlines=outlines,
+                tint=tint,
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
-from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY
+from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT
 from app.demo.actions import Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
@@ -103,6 +103,7 @@ class _Choices(NamedTuple):
     brushwork: gr.Slider
     simplify: gr.Slider
     outlines: gr.Slider
+    tint: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
 
@@ -235,12 +236,20 @@ def _options_section() -> tuple:
                 value=1.0,
                 step=0.1,
                 label="Outlines",
-                info="0 draws none; 1 is what the style has",
+                info="0 draws none",
             )
         with gr.Column(min_width=260):
+            tint = gr.Slider(
+                0,
+                MOST_TINT,
+                value=1.0,
+                step=0.1,
+                label="Tint",
+                info="0 has only the style's colors, more adds the photo's",
+            )
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
             keep_color = gr.Checkbox(label="Keep the photo's colors")
-    return strength, brushwork, simplify, outlines, keep_color, size
+    return strength, brushwork, simplify, outlines, tint, keep_color, size
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
@@ -367,6 +376,7 @@ def _wire_painting(
             choices.brushwork,
             choices.simplify,
             choices.outlines,
+            choices.tint,
             choices.keep_color,
         ],
         one.strip,
@@ -449,6 +459,7 @@ def _endpoints(actions: Actions) -> None:
             gr.Number(1.0, label="brushwork"),
             gr.Number(1.0, label="simplify"),
             gr.Number(1.0, label="outlines"),
+            gr.Number(1.0, label="tint"),
         ]
         gr.Button().click(
             actions.stylize,

@@ -52,9 +52,9 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. brushwork, simplify, outlines: as in Painter.paint. max_size: pixels on the
-    longest side, None for the photo's own. mask: a picture whose white part is painted, None for
-    everywhere.
+    strength: 0..1. brushwork, simplify, outlines, tint: as in Painter.paint. max_size: pixels on
+    the longest side, None for the photo's own. mask: a picture whose white part is painted, None
+    for everywhere.
     """
 
     style: str
@@ -67,6 +67,7 @@ class Wish:
     brushwork: float = 1.0
     simplify: float = 1.0
     outlines: float = 1.0
+    tint: float = 1.0
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -186,6 +187,7 @@ class Studio:
             brushwork=wish.brushwork,
             simplify=wish.simplify,
             outlines=wish.outlines,
+            tint=wish.tint,
             mask=wish.mask,
             progress=progress,
         )

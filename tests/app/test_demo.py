@@ -128,6 +128,7 @@ def test_all_that_is_optional_reaches_the_painter(
         brushwork=2.5,
         simplify=2.0,
         outlines=1.5,
+        tint=2.0,
         api_name="/stylize",
     )
     assert Path(file).name == "chelsea-dots-stripes.png"
@@ -141,6 +142,7 @@ def test_all_that_is_optional_reaches_the_painter(
         brushwork=2.5,
         simplify=2.0,
         outlines=1.5,
+        tint=2.0,
     )
     assert_same_picture(file, wanted)
 
@@ -186,6 +188,7 @@ def test_twenty_requests_at_once_are_all_answered(
         ({"strength": 2}, "Strength must be between 0 and 1, got 2"),
         ({"brushwork": 4}, "Brushwork must be between 0 and 3.0, got 4"),
         ({"simplify": 4}, "Simplify must be between 0 and 3.0, got 4"),
+        ({"tint": -1}, "Tint must be between 0 and 3.0, got -1"),
         ({"outlines": 4}, "Outlines must be between 0 and 3.0, got 4"),
         ({"share": -1, "second_style": "stripes"}, None),
         ({"share": 3, "second_style": "stripes"}, "The share of the second style is a number"),
@@ -373,7 +376,7 @@ def test_a_photo_is_decoded_once_for_several_styles(
 
 def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
-    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, False, 64]
+    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, 1, False, 64]
 
     def repaint(last: Finished | None) -> Finished:
         return actions.repaint(last, *inputs, visitor, lambda *_, **__: None)[1]
@@ -421,7 +424,7 @@ def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
 
     def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
-        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, False, size]
+        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, 1, False, size]
         shown, finished = actions.repaint(last, *inputs, visitor, lambda *_, **__: None)
         return *shown, finished
 

@@ -208,16 +208,31 @@ def test_outlines_are_printed_dark_and_only_where_they_are(tiny, large):
     assert 0 < (bare - half).max() <= 0.4 * 255 + 1
 
 
+def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
+    style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb.astype(float)
+    tinted = tiny.paint(large, replace(style, ground=models.Ground(tint=0.25))).rgb.astype(float)
+    np.testing.assert_array_equal(tiny.paint(large, style, tint=2).rgb, tinted)
+    shown = ((tinted > 0) & (tinted < 255)).all(2)  # where nothing was cut off
+
+    def luma(rgb: np.ndarray) -> np.ndarray:
+        return rgb @ (0.299, 0.587, 0.114)
+
+    assert np.abs(luma(tinted) - luma(plain))[shown].max() <= 1
+    own = large.rgb - luma(large.rgb)[..., None]
+    np.testing.assert_allclose((tinted - plain)[shown], 0.25 * own[shown], atol=1.1)
+    assert np.abs(own).max() > 20
+
+
 def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large):
-    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8))
+    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3))
     mask = np.full(large.rgb.shape[:2], 255, np.uint8)
     tiled = tiny.paint(large, style, tile=64, mask=mask)
     assert levels(tiled, tiny.paint(large, style)).max() <= 2
 
 
-@pytest.mark.parametrize("control", ["simplify", "outlines"])
+@pytest.mark.parametrize("control", ["simplify", "outlines", "tint"])
 @pytest.mark.parametrize("amount", [-0.01, 3.1, float("nan")])
-def test_a_simplify_or_outlines_outside_its_range_is_refused(tiny, photo, control, amount):
+def test_what_suits_a_style_outside_its_range_is_refused(tiny, photo, control, amount):
     with pytest.raises(ValueError, match=f"{control} must be between 0 and 3"):
         tiny.paint(photo, tiny.style("dots"), **{control: amount})
 

@@ -282,7 +282,7 @@ def test_a_blend_without_a_style_is_its_parts(run, photos, tmp_path, checkpoint,
 
 
 @pytest.mark.parametrize("together", [(), ("--batch", "2")])
-@pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines"])
+@pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint"])
 def test_more_than_suits_a_style_reaches_the_painter(tmp_path, checkpoint, control, together):
     (tmp_path / "in").mkdir()
     for name in ("one.png", "two.png"):  # a plain sky for the one, a cat's hair for the other
@@ -596,7 +596,7 @@ def refused(result: tuple[int, str, str], out: Path) -> str:
     return err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("option", ["--brushwork", "--simplify", "--outlines"])
+@pytest.mark.parametrize("option", ["--brushwork", "--simplify", "--outlines", "--tint"])
 @pytest.mark.parametrize("number", ["-0.1", "3.1", "nan", "bold"])
 def test_a_number_outside_0_to_3(run, photos, tmp_path, option, number):
     message = refused(run(photos, f"{option}={number}"), tmp_path / "out")

@@ -8,6 +8,7 @@ import torch
 import models
 from models import objective
 from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
+from models.overlay import Overlay
 from models.simplification import simplified
 from models.strokes import Canvas
 
@@ -148,21 +149,26 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     config = models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
     network = models.Repainter(config)
     step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
-    plain, print_ = models.Ground(), models.Ground(simplify=0.3, strokes=0.1, outlines=0.8)
+    plain, print_ = (
+        models.Ground(),
+        models.Ground(simplify=0.3, strokes=0.1, outlines=0.8, tint=0.3),
+    )
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])
     whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
-    given, shown, ink = step._prepared(whole)
+    given, shown, overlay = step._prepared(whole)
+    picture = torch.rand_like(given)
     for i, ground in enumerate(whole.grounds):
         photo, own = whole.photos[i : i + 1], Canvas([canvas.origins[i]])
-        alone, own_ink = network.prepare(photo, own, ground)
+        alone, on_top = network.prepare(photo, own, ground)
         assert torch.allclose(given[i : i + 1], alone, atol=1e-6)
-        own_ink = torch.zeros_like(photo[:, :1]) if own_ink is None else own_ink
-        assert torch.allclose(ink[i : i + 1], own_ink, atol=1e-4)
+        expected = on_top.over(picture[i : i + 1])
+        assert torch.allclose(overlay.over(picture)[i : i + 1], expected, atol=1e-4)
+        assert torch.equal(expected, picture[i : i + 1]) == (ground == plain)
         assert torch.allclose(shown[i : i + 1], simplified(photo, ground.simplify), atol=1e-6)
     # Nothing wanted is nothing done.
-    *same, ink = step._prepared(replace(whole, grounds=(plain,) * 3))
+    *same, overlay = step._prepared(replace(whole, grounds=(plain,) * 3))
     *bare, none = step._prepared(replace(whole, grounds=()))
-    assert all(map(torch.equal, same, bare)) and ink is none is None
+    assert all(map(torch.equal, same, bare)) and overlay == none == Overlay()
 
 
 def test_outlines_are_seen_by_the_judges_and_not_held_against_the_network(judges):

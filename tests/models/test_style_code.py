@@ -83,6 +83,8 @@ def test_a_ground_out_of_range_is_refused(wrong):
         models.Ground(simplify=wrong)
     with pytest.raises(ValueError, match="strokes must be from 0 to 10"):
         models.Ground(strokes=wrong)
+    with pytest.raises(ValueError, match="tint must be from 0 to 10"):
+        models.Ground(tint=wrong)
     with pytest.raises(ValueError, match="outlines must be from 0 to"):
         models.Ground(outlines=wrong)
     with pytest.raises(ValueError, match="outlines must be from 0 to 1"):
@@ -98,3 +100,4 @@ def test_a_ground_can_be_less_or_more_than_the_style_wants():
     dark = models.Ground(outlines=0.8)
     assert dark.of(outlines=0.5).outlines == 0.4 and none.of(outlines=2).outlines == 0.4
     assert dark.of(outlines=3).outlines == 1  # black is black
+    assert models.Ground(tint=0.5).of(tint=2).tint == 0.75 and none.of(tint=3).tint == 0.5
