@@ -214,42 +214,22 @@ def _options_section() -> tuple:
             strength = gr.Slider(
                 0, 1, value=1.0, step=0.05, label="Strength", info="0 is the photo as it is"
             )
-            brushwork = gr.Slider(
-                0,
-                MOST_BRUSHWORK,
-                value=1.0,
-                step=0.1,
-                label="Brushwork",
-                info="0 leaves skies smooth",
-            )
-            simplify = gr.Slider(
-                0,
-                MOST_SIMPLIFY,
-                value=1.0,
-                step=0.1,
-                label="Simplify",
-                info="0 keeps every detail",
-            )
-            outlines = gr.Slider(
-                0,
-                MOST_OUTLINES,
-                value=1.0,
-                step=0.1,
-                label="Outlines",
-                info="0 draws none",
-            )
-        with gr.Column(min_width=260):
-            tint = gr.Slider(
-                0,
-                MOST_TINT,
-                value=1.0,
-                step=0.1,
-                label="Tint",
-                info="0 has only the style's colors, more adds the photo's",
-            )
-            size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
             keep_color = gr.Checkbox(label="Keep the photo's colors")
+        with gr.Column(min_width=260):
+            size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
+    with gr.Accordion("Finer controls", open=False), gr.Row(equal_height=True):
+        with gr.Column(min_width=260):
+            brushwork = _control("Brushwork", MOST_BRUSHWORK, "0 leaves skies smooth")
+            simplify = _control("Simplify", MOST_SIMPLIFY, "0 keeps every detail")
+        with gr.Column(min_width=260):
+            outlines = _control("Outlines", MOST_OUTLINES, "0 draws none")
+            tint = _control("Tint", MOST_TINT, "0 adds none of the photo's colors")
     return strength, brushwork, simplify, outlines, tint, keep_color, size
+
+
+def _control(label: str, most: float, info: str) -> gr.Slider:
+    """A slider whose 1 is what suits the style."""
+    return gr.Slider(0, most, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style")
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:

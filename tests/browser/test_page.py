@@ -83,24 +83,15 @@ def wait_until_idle(server) -> None:
 def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "stripes, variant 2")
+    page.get_by_role("button", name="Finer controls").click()
     page.get_by_label("number input for Simplify").fill("2")
     page.get_by_label("number input for Outlines").fill("1.5")
     page.get_by_label("number input for Tint").fill("0.5")
     paint(page)
     name, file = download(page)
     assert name == "cat-stripes-2.png"
-    how = (
-        "--style",
-        "stripes:2",
-        "--simplify",
-        "2",
-        "--outlines",
-        "1.5",
-        "--tint",
-        "0.5",
-        "--max-size",
-        "1024",
-    )
+    sliders = ("--simplify", "2", "--outlines", "1.5", "--tint", "0.5")
+    how = ("--style", "stripes:2", *sliders, "--max-size", "1024")
     wanted = from_command_line(photos / "cat.png", *how)
     np.testing.assert_array_equal(pixels(file), wanted)
     name, file = download(page, "Download JPEG")
@@ -120,18 +111,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     assert name == "cat-stripes-2-dots.png"
     photo = photos.parent / "cat-stripes-2.png"
     Image.fromarray(wanted).save(photo)
-    half = (
-        "--strength",
-        "0.5",
-        "--brushwork",
-        "2",
-        "--simplify",
-        "2",
-        "--outlines",
-        "1.5",
-        "--tint",
-        "0.5",
-    )
+    half = ("--strength", "0.5", "--brushwork", "2", *sliders)
     again = from_command_line(photo, "--style", "dots", *half, "--keep-color")
     np.testing.assert_array_equal(pixels(file), again)
 
