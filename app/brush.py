@@ -72,7 +72,8 @@ class Brush:
         ground, reach = self.ground, self.network.reach
         if ground.outlines:
             reach = max(reach, outlines.REACH)
-        return reach + (simplification.REACH if ground.simplify else 0)
+        simplified = (ground.simplify > 0) + (ground.flatten > 0)  # before and after
+        return reach + simplified * simplification.REACH
 
     @property
     def ground(self) -> models.Ground:

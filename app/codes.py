@@ -42,7 +42,7 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
-GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT]]"
+GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN]]]]"
 
 
 @dataclass(frozen=True)
@@ -360,13 +360,12 @@ def style_grounds(
             raise ValueError(f"--ground {name}: there is no --style of that name")
         try:
             values = [float(number) for number in numbers.split(",")]
-            simplify, strokes, outlines, tint = [*values, *[0.0] * max(0, 4 - len(values))]
-            if len(values) < 2:
+            if not 2 <= len(values) <= 6:
                 raise ValueError
         except ValueError:
             raise ValueError(f"--ground must be {GROUND_FORM}, got {pair!r}") from None
         try:
-            grounds[name] = models.Ground(simplify, strokes, outlines, tint)
+            grounds[name] = models.Ground(*values)
         except ValueError as error:
             raise ValueError(f"--ground {pair}: {error}") from None
     return grounds
@@ -380,8 +379,9 @@ def add_ground_option(parser: argparse.ArgumentParser) -> None:
         metavar=GROUND_FORM,
         help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), "
         "how strong the strokes are in plain parts (1 as trained), how dark the outlines of what "
-        "is shown are printed on top (0 to 1; 0), and how much of the photo's own colors is added "
-        "(0)",
+        "is shown are printed on top (0 to 1; 0), how much of the photo's own colors is added (0), "
+        "how much of the painting's fine texture is left out (0), and how strong the grain of its "
+        "paper is (0)",
     )
 
 

@@ -473,16 +473,16 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         type=functools.partial(_number, most=MOST_BRUSHWORK),
         default=1.0,
         metavar=f"0..{MOST_BRUSHWORK:g}",
-        help="how strong the strokes are where a photo is plain, a sky say: 0 is smooth, 1 (the "
-        "default) what suits the style, none for a print, and above it more",
+        help="how strong the strokes are where a photo is plain, a sky say, and a print's grain: 0 "
+        "is smooth, 1 (the default) what suits the style, and above it more strokes",
     )
     parser.add_argument(
         "--simplify",
         type=functools.partial(_number, most=MOST_SIMPLIFY),
         default=1.0,
         metavar=f"0..{MOST_SIMPLIFY:g}",
-        help="how much of a photo's detail is left out: 0 none, 1 (the default) what suits the "
-        "style, much for a print, and above it more",
+        help="how much detail is left out, of a photo and then of its painting: 0 none, 1 (the "
+        "default) what suits the style, much for a print, and above it more",
     )
     parser.add_argument(
         "--outlines",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import wct
 from models import statistics, strokes
-from models.overlay import Overlay
+from models.finish import Finish
 from models.refinement import CodeRefinement
 from models.simplification import simplified
 from models.strokes import Canvas
@@ -104,16 +104,16 @@ class Content:
 
     Args:
         features: (B, C, H / 4, W / 4).
-        overlay: what is laid over what is made of them.
+        finish: what is done to what the network makes of them.
     """
 
     features: Tensor
-    overlay: Overlay
+    finish: Finish
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self.features.nbytes + self.overlay.nbytes
+        return self.features.nbytes + self.finish.nbytes
 
 
 @dataclass(frozen=True)
@@ -448,8 +448,8 @@ class Repainter(nn.Module):
 
     def prepare(
         self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
-    ) -> tuple[Tensor, Overlay]:
-        """What the encoder is to see of photos (B, 3, H, W), and what is laid over the painting.
+    ) -> tuple[Tensor, Finish]:
+        """What the encoder is to see of photos (B, 3, H, W), and what is done to the painting.
 
         See :func:`models.simplification.simplified` and :func:`models.strokes.prepare`.
 
@@ -459,10 +459,10 @@ class Repainter(nn.Module):
         ground = ground.of(canvas.simplify, canvas.strokes, canvas.outlines, canvas.tint)
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
-        overlay = Overlay.of(photo, ground)
+        finish = Finish.of(photo, ground, canvas.origins)
         if self.config.strokes:
             photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas.origins)
-        return photo, overlay
+        return photo, finish
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -526,8 +526,8 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        photo, overlay = self.prepare(photo, ground=code.ground)
-        return overlay.over(self.generate(self.encode_content(photo), code, strength), strength)
+        photo, finish = self.prepare(photo, ground=code.ground)
+        return finish.on(self.generate(self.encode_content(photo), code, strength), strength)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -548,8 +548,8 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        photo, overlay = self.prepare(_pad(photo), canvas, ground)
-        return Content(self.encode_content(photo), overlay)
+        photo, finish = self.prepare(_pad(photo), canvas, ground)
+        return Content(self.encode_content(photo), finish)
 
     @torch.no_grad()
     def repaint(
@@ -584,7 +584,7 @@ class Repainter(nn.Module):
         if strength < 1:
             own = self._decode(content.features, lambda *_: None)[..., :height, :width]
             picture = picture + (1 - strength) * (photo - own)
-        return content.overlay.over(picture.clamp(-1, 1), strength)
+        return content.finish.on(picture.clamp(-1, 1), strength)
 
 
 def _folds(affine: Affine) -> bool:

@@ -13,8 +13,8 @@ from models import losses
 from models.augmentation import augmented
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
+from models.finish import Finish
 from models.network import STRIDE, Repainter
-from models.overlay import Overlay
 from models.perceptual import PerceptualNetwork
 from models.simplification import simplified
 from models.strokes import Canvas
@@ -155,7 +155,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        given, x, overlay = self._prepared(batch)
+        given, x, finish = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
@@ -177,7 +177,7 @@ class GeneratorObjective(nn.Module):
             terms["grid"] = losses.grid_share(painted, STRIDE)
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
-        painted = overlay.over(painted)
+        painted = finish.on(painted)
         if weights.perceptual:
             terms |= self._perceptual(batch, x, painted)
         judged = None
@@ -204,17 +204,17 @@ class GeneratorObjective(nn.Module):
         terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
 
     @torch.no_grad()
-    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Overlay]:
-        """What the network sees of the photos, what of them is to be recognized, what lies on top.
+    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Finish]:
+        """What the network sees of the photos, what of them is to be recognized, and the finish.
 
         What a style wants left out is asked of no picture in it.
         """
         seen = batch.photos if batch.given is None else batch.given
         if not batch.grounds:
-            given, overlay = self.network.prepare(seen, batch.canvas)
-            return given, batch.photos, overlay
+            given, finish = self.network.prepare(seen, batch.canvas)
+            return given, batch.photos, finish
         given, shown = torch.empty_like(seen), batch.photos.clone()
-        overlays: list[tuple[list[int], Overlay]] = []
+        finishes: list[tuple[list[int], Finish]] = []
         for ground in dict.fromkeys(batch.grounds):
             rows = [i for i, own in enumerate(batch.grounds) if own == ground]
             origins = batch.canvas.origins
@@ -222,8 +222,8 @@ class GeneratorObjective(nn.Module):
             canvas = replace(batch.canvas, origins=origins)
             given[rows], own = self.network.prepare(seen[rows], canvas, ground)
             shown[rows] = simplified(shown[rows], ground.simplify)
-            overlays.append((rows, own))
-        return given, shown, Overlay.scattered(overlays, len(seen))
+            finishes.append((rows, own))
+        return given, shown, Finish.scattered(finishes, len(seen))
 
     def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
         look = self.judges.perceptual

@@ -33,12 +33,16 @@ FLAT = 0.15  # step of a photo in [-1, 1] from block to block at which it is har
 BLOCK = 4  # pixels; the network's own stride, so that tiles of a picture have the same blocks
 
 
+# Top and left of each photo, pixels, of any sign; one may stand for all.
+Origins = Sequence[tuple[int, int]]
+
+
 @dataclass(frozen=True)
 class Canvas:
     """Where photos lie on the canvas that carries the strokes.
 
     Args:
-        origins: top and left of each photo, pixels, of any sign; one may stand for all.
+        origins: top and left of each photo.
         strokes: how strong they are: 0 none, 1 as the style wants; see
             :meth:`models.style_code.Ground.of`.
         simplify: how much of the photos' detail is left out, likewise.
@@ -46,14 +50,14 @@ class Canvas:
         tint: how much of the photos' own colors is added, likewise.
     """
 
-    origins: Sequence[tuple[int, int]] = ((0, 0),)
+    origins: Origins = ((0, 0),)
     strokes: float = 1.0
     simplify: float = 1.0
     outlines: float = 1.0
     tint: float = 1.0
 
 
-def prepare(photo: Tensor, amount: float, origins: Sequence[tuple[int, int]]) -> Tensor:
+def prepare(photo: Tensor, amount: float, origins: Origins) -> Tensor:
     """Photos (B, 3, H, W) in [-1, 1], smoothed and with strokes where they are plain.
 
     Args:
@@ -63,11 +67,9 @@ def prepare(photo: Tensor, amount: float, origins: Sequence[tuple[int, int]]) ->
     Raises:
         ValueError: neither one origin nor as many as there are photos.
     """
-    if len(origins) not in (1, len(photo)):
-        raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
+    strokes = cut(_canvas(), photo, origins)
     means = _means(photo)
     smooth = F.avg_pool2d(means, 3, 1, 1, count_include_pad=False)
-    strokes = torch.cat([_cut(photo, *origin) for origin in origins])
     size = photo.shape[-2:]
     ground = _enlarged(smooth, size) + amount * strokes
     return torch.lerp(photo, ground, _plain(means, size))
@@ -111,12 +113,18 @@ def _enlarged(blocks: Tensor, size: tuple[int, int]) -> Tensor:
     return whole[..., : size[0], : size[1]]
 
 
-def _cut(photo: Tensor, top: int, left: int) -> Tensor:
-    """The canvas under a photo: (1, 1, H, W)."""
-    canvas = _canvas().to(photo)
-    rows = (torch.arange(photo.shape[-2], device=photo.device) + top) % SIDE
-    columns = (torch.arange(photo.shape[-1], device=photo.device) + left) % SIDE
-    return canvas[:, :, rows[:, None], columns]
+def cut(canvas: Tensor, photo: Tensor, origins: Origins) -> Tensor:
+    """What of a canvas (1, 1, SIDE, SIDE) lies under photos (B, 3, H, W): (B or 1, 1, H, W).
+
+    Raises:
+        ValueError: neither one origin nor as many as there are photos.
+    """
+    if len(origins) not in (1, len(photo)):
+        raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
+    canvas = canvas.to(photo)
+    height, width = (torch.arange(n, device=photo.device) for n in photo.shape[-2:])
+    places = (((height + top) % SIDE, (width + left) % SIDE) for top, left in origins)
+    return torch.cat([canvas[:, :, rows[:, None], columns] for rows, columns in places])
 
 
 @functools.cache
@@ -124,8 +132,8 @@ def _canvas() -> Tensor:
     """Strokes of mean 0 and standard deviation 1 that go on at the opposite border."""
     draw = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
-        noise = _blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), WIDTH)
-        flow = _blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), FLOW)
+        noise = blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), WIDTH)
+        flow = blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), FLOW)
         flow = TILT + TURNS * (flow - flow.mean()) / flow.std()
         directions = torch.cat([flow.cos(), flow.sin()], 1)
         places = torch.arange(SIDE, dtype=torch.float32)
@@ -136,11 +144,11 @@ def _canvas() -> Tensor:
             for _ in range(LENGTH):
                 place = place + sign * _at(directions, place)
                 strokes += _at(noise, place)
-        strokes -= _blurred(strokes, COARSEST)
+        strokes -= blurred(strokes, COARSEST)
         return (strokes - strokes.mean()) / strokes.std()
 
 
-def _blurred(image: Tensor, deviation: float) -> Tensor:
+def blurred(image: Tensor, deviation: float) -> Tensor:
     """A Gaussian blur of an image that goes on at the opposite border."""
     rows, columns = (torch.fft.fftfreq(image.shape[-2]), torch.fft.rfftfreq(image.shape[-1]))
     gain = torch.exp(-2 * (math.pi * deviation) ** 2 * (rows[:, None] ** 2 + columns**2))

@@ -24,13 +24,18 @@ class Ground:
         outlines: how dark the outlines of what is shown are printed on top, 0 to 1: see
             :mod:`models.outlines`.
         tint: how much of the photo's own colors is added to the painting's: see
-            :func:`models.overlay.chroma`.
+            :func:`models.finish.chroma`.
+        flatten: how much of the painting's own fine texture is left out, as ``simplify`` does it
+            to the photo.
+        grain: of the paper or canvas, a standard deviation of values in [-1, 1].
     """
 
     simplify: float = 0.0
     strokes: float = 1.0
     outlines: float = 0.0
     tint: float = 0.0
+    flatten: float = 0.0
+    grain: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -43,6 +48,9 @@ class Ground:
         self, simplify: float = 1.0, strokes: float = 1.0, outlines: float = 1.0, tint: float = 1.0
     ) -> Ground:
         """This ground where someone wants less or more than the style does.
+
+        To simplify is to leave out detail, the photo's and the painting's; the grain goes along
+        with the strokes.
 
         Args:
             simplify, strokes, outlines, tint: 0 is none, 1 what the style wants, and each 1 above
@@ -57,6 +65,8 @@ class Ground:
             amount(self.strokes, MORE.strokes, strokes),
             min(amount(self.outlines, MORE.outlines, outlines), 1.0),
             amount(self.tint, MORE.tint, tint),
+            amount(self.flatten, MORE.flatten, simplify),
+            amount(self.grain, MORE.grain, strokes),
         )
 
 
@@ -134,6 +144,8 @@ class StyleCode:
             strokes=mixed(code.ground.strokes for code in codes),
             outlines=min(1.0, mixed(code.ground.outlines for code in codes)),
             tint=mixed(code.ground.tint for code in codes),
+            flatten=mixed(code.ground.flatten for code in codes),
+            grain=mixed(code.ground.grain for code in codes),
         )
         tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
         return StyleCode(tensors, ground)

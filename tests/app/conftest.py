@@ -28,7 +28,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: [network.encode_style(images.to_tensor(pixels)) for pixels in several]
         for name, several in paintings.items()
     }
-    ground = models.Ground(simplify=0.2, strokes=0.5, outlines=0.5, tint=0.2)
+    ground = models.Ground(
+        simplify=0.2, strokes=0.5, outlines=0.5, tint=0.2, flatten=0.05, grain=0.02
+    )
     styles["stripes"] = [replace(code, ground=ground) for code in styles["stripes"]]
     path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"
     models.save_checkpoint(path, network, styles, {"steps": 0})

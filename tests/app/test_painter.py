@@ -15,6 +15,7 @@ from app import brush, color, images, painter
 from app.images import ImageError, Picture
 from app.painter import Painter, Region, available_device
 from app.tiles import Box
+from models.simplification import simplified
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +209,28 @@ def test_outlines_are_printed_dark_and_only_where_they_are(tiny, large):
     assert 0 < (bare - half).max() <= 0.4 * 255 + 1
 
 
+def test_what_is_flattened_is_the_painting(tiny, large):
+    style = tiny.style("dots")
+    plain, flat, flatter = (
+        images.to_tensor(tiny.paint(large, replace(style, ground=models.Ground(flatten=f))).rgb)
+        for f in (0, 0.01, 0.03)
+    )
+    assert float((simplified(plain, 0.01) - flat).abs().max()) <= 3 / 127.5  # but for rounding
+    assert float(flatter.diff().abs().mean()) < float(flat.diff().abs().mean())
+
+
+def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(tiny, large):
+    style = replace(tiny.style("dots"), ground=models.Ground(strokes=0.0, grain=0.1))
+    whole, bare = (tiny.paint(large, style, brushwork=b).rgb.astype(float) for b in (1, 0))
+    shown = ((whole > 0) & (whole < 255)).all(2)
+    grain = (whole - bare)[shown]
+    assert 0.08 < grain.std() / 127.5 < 0.12 and abs(grain.mean()) < 1
+    assert np.ptp(grain, axis=1).max() <= 1  # all colors alike
+    mask = np.full(large.rgb.shape[:2], 255, np.uint8)
+    tiled = tiny.paint(large, style, tile=64, mask=mask)
+    assert levels(tiled, Picture(whole.astype(np.uint8))).max() <= 2
+
+
 def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
     style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb.astype(float)
     tinted = tiny.paint(large, replace(style, ground=models.Ground(tint=0.25))).rgb.astype(float)
@@ -224,7 +247,9 @@ def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
 
 
 def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large):
-    style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3))
+    style = replace(
+        tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2)
+    )
     mask = np.full(large.rgb.shape[:2], 255, np.uint8)
     tiled = tiny.paint(large, style, tile=64, mask=mask)
     assert levels(tiled, tiny.paint(large, style)).max() <= 2

@@ -405,8 +405,8 @@ def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained,
 
 def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path):
     out, more = tmp_path / "a.safetensors", ("--steps", "1", "--batch", "2")
-    wanted = {"warm": models.Ground(0.2, 0.5, 0.8, 0.3), "cold": models.Ground()}
-    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5,0.8,0.3")
+    wanted = {"warm": models.Ground(0.2, 0.5, 0.8, 0.3, 0.1, 0.02), "cold": models.Ground()}
+    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5,0.8,0.3,0.1,0.02")
     assert train.main(command) == 0
     for again in (command, [*arguments(folders, out, *more, shape=()), "--init", str(out)]):
         run = train.Run(train.parse_arguments(again))
@@ -420,7 +420,8 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
 
 
 @pytest.mark.parametrize(
-    "ground", ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1,1"]
+    "ground",
+    ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1,1,1,1"],
 )
 def test_a_wrong_ground_is_refused(folders, tmp_path, ground, capsys):
     with pytest.raises(SystemExit):

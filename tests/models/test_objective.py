@@ -7,8 +7,8 @@ import torch
 
 import models
 from models import objective
+from models.finish import Finish
 from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
-from models.overlay import Overlay
 from models.simplification import simplified
 from models.strokes import Canvas
 
@@ -151,24 +151,25 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
     plain, print_ = (
         models.Ground(),
-        models.Ground(simplify=0.3, strokes=0.1, outlines=0.8, tint=0.3),
+        models.Ground(simplify=0.3, strokes=0.1, outlines=0.8, tint=0.3, flatten=0.1, grain=0.05),
     )
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])
     whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
-    given, shown, overlay = step._prepared(whole)
+    given, shown, finish = step._prepared(whole)
     picture = torch.rand_like(given)
     for i, ground in enumerate(whole.grounds):
         photo, own = whole.photos[i : i + 1], Canvas([canvas.origins[i]])
         alone, on_top = network.prepare(photo, own, ground)
         assert torch.allclose(given[i : i + 1], alone, atol=1e-6)
-        expected = on_top.over(picture[i : i + 1])
-        assert torch.allclose(overlay.over(picture)[i : i + 1], expected, atol=1e-4)
+        assert on_top.flatten == ground.flatten
+        expected = replace(on_top, flatten=0.0).on(picture[i : i + 1])  # not where it is trained
+        assert torch.allclose(finish.on(picture)[i : i + 1], expected, atol=1e-4)
         assert torch.equal(expected, picture[i : i + 1]) == (ground == plain)
         assert torch.allclose(shown[i : i + 1], simplified(photo, ground.simplify), atol=1e-6)
     # Nothing wanted is nothing done.
-    *same, overlay = step._prepared(replace(whole, grounds=(plain,) * 3))
+    *same, finish = step._prepared(replace(whole, grounds=(plain,) * 3))
     *bare, none = step._prepared(replace(whole, grounds=()))
-    assert all(map(torch.equal, same, bare)) and overlay == none == Overlay()
+    assert all(map(torch.equal, same, bare)) and finish == none == Finish()
 
 
 def test_outlines_are_seen_by_the_judges_and_not_held_against_the_network(judges):

@@ -100,4 +100,6 @@ def test_a_ground_can_be_less_or_more_than_the_style_wants():
     dark = models.Ground(outlines=0.8)
     assert dark.of(outlines=0.5).outlines == 0.4 and none.of(outlines=2).outlines == 0.4
     assert dark.of(outlines=3).outlines == 1  # black is black
+    assert models.Ground(grain=0.2).of(strokes=0.5).grain == 0.1
+    assert models.Ground(flatten=0.2).of(simplify=0.5).flatten == 0.1
     assert models.Ground(tint=0.5).of(tint=2).tint == 0.75 and none.of(tint=3).tint == 0.5

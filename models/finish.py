@@ -1,0 +1,107 @@
+"""What is done to a painting after the network: less texture, the photo's colors, grain, outlines.
+
+A decoder fills what should be flat with a texture of its own, a mesh of few pixels, the same
+everywhere. Flattened, it is gone, and with it what has a print look printed; the grain of paper,
+which repeats nowhere, takes its place.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models import outlines, strokes
+from models.simplification import simplified
+from models.strokes import SIDE, Origins
+from models.style_code import Ground
+
+GRAIN = 0.5  # pixels: how far the paper's grain is blurred, a standard deviation
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of a painting after the network, with what its photo gives to it directly.
+
+    Args:
+        flatten: how much of its fine texture is left out first, a weave say; see
+            :func:`models.simplification.simplified`.
+        tint: (B, 3, H, W), added to the painting's colors; None: nothing.
+        grain: (B, 1, H, W) or one for all, added to all three colors; None: no grain.
+        ink: (B, 1, H, W), 0 to 1, printed on top; None: no outlines.
+    """
+
+    flatten: float = 0.0
+    tint: Tensor | None = None
+    grain: Tensor | None = None
+    ink: Tensor | None = None
+
+    @staticmethod
+    def of(photo: Tensor, ground: Ground, origins: Origins = ((0, 0),)) -> Finish:
+        """What a style's ground wants for photos (B, 3, H, W) in [-1, 1].
+
+        Args:
+            origins: where the photos lie on the paper, as a :class:`models.strokes.Canvas` has it.
+        """
+        return Finish(
+            ground.flatten,
+            ground.tint * chroma(photo) if ground.tint else None,
+            ground.grain * strokes.cut(paper(), photo, origins) if ground.grain else None,
+            ground.outlines * outlines.ink(photo) if ground.outlines else None,
+        )
+
+    @staticmethod
+    def scattered(parts: Sequence[tuple[Sequence[int], Finish]], count: int) -> Finish:
+        """One for a batch of so many, of one for each of several of its parts, with its rows.
+
+        Nothing is flattened: it is for training, and that has no gradient.
+        """
+
+        def whole(name: str) -> Tensor | None:
+            given = [(rows, getattr(part, name)) for rows, part in parts]
+            given = [(rows, part) for rows, part in given if part is not None]
+            if not given:
+                return None
+            result = given[0][1].new_zeros(count, *given[0][1].shape[1:])
+            for rows, part in given:
+                result[list(rows)] = part  # one for all goes to each row
+            return result
+
+        return Finish(tint=whole("tint"), grain=whole("grain"), ink=whole("ink"))
+
+    def on(self, picture: Tensor, strength: float = 1.0) -> Tensor:
+        """Pictures (B, 3, h, w) in [-1, 1] with it on top, from their upper left corner.
+
+        Differentiable but for what is flattened; the pictures themselves where there is nothing.
+        """
+        height, width = picture.shape[-2:]
+        if self.flatten:
+            picture = simplified(picture, strength * self.flatten)
+        for part in (self.tint, self.grain):
+            if part is not None:
+                picture = (picture + strength * part[..., :height, :width]).clamp(-1, 1)
+        if self.ink is not None:
+            picture = outlines.printed(picture, strength * self.ink[..., :height, :width])
+        return picture
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(part.nbytes for part in (self.tint, self.grain, self.ink) if part is not None)
+
+
+def chroma(photo: Tensor) -> Tensor:
+    """Photos (B, 3, H, W) less their luma: added to a picture, it leaves the picture's luma."""
+    weights = photo.new_tensor(outlines.LUMA).view(3, 1, 1)
+    return photo - (photo * weights).sum(1, keepdim=True)
+
+
+@functools.cache
+def paper() -> Tensor:
+    """Grain of mean 0 and standard deviation 1 that goes on at the opposite border."""
+    draw = torch.Generator().manual_seed(strokes.SEED + 1)
+    grain = strokes.blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), GRAIN)
+    return (grain - grain.mean()) / grain.std()
