@@ -12,8 +12,7 @@ its style. Only training pictures are looked at.
 A judge has no taste. ``--sheets`` writes what every candidate makes of some training photos, for a
 person to look at, and ``--take`` keeps what that person liked: paintings by their file names, and
 ``own:N``, the N-th code that the checkpoint has for the style; the judge still says how each does.
-``--ground`` says what a style wants of photos: how much detail is left out, and how strong strokes
-are where they are plain.
+``--ground`` says what a style wants of photos and of what is painted of them: see models.Ground.
 """
 
 from __future__ import annotations
@@ -143,6 +142,7 @@ class Chooser:
         styles: folders of the styles' paintings.
         judge: one that knows the styles; without it, one is fitted to the folders.
         grounds: what styles want of photos, where it is known.
+        photo_count: of photos, spread over the folder.
 
     Raises:
         FileNotFoundError: the judge's weights are not installed.
@@ -158,6 +158,7 @@ class Chooser:
         device: torch.device,
         judge: LinearJudge | None = None,
         grounds: Mapping[str, models.Ground] | None = None,
+        photo_count: int = FINAL_PHOTOS,
     ) -> None:
         self.network, self.photos, self.styles, self.device = network, photos, styles, device
         self.grounds = dict(grounds or {})
@@ -165,7 +166,7 @@ class Chooser:
         self.judge = judge or fit_judge({**styles, "photo": photos}, self.backbone, device)
         if unknown := sorted(set(styles) - set(self.judge.classes)):
             raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
-        chosen = spread(FINAL_PHOTOS, len(photos))
+        chosen = spread(photo_count, len(photos))
         self.squares = [photos.square(i, PHOTO_SIDE).to(device) for i in chosen]
         self.contents: dict[models.Ground, list[models.Content]] = {}
 
