@@ -22,7 +22,9 @@ from torch import Tensor
 WIDTH = 1.0  # pixels: the standard deviation of the Gaussian inside of a line
 AROUND = 1.6  # times as wide as the one around it
 STEEP = 2.0  # pixels: what the edges' directions are averaged over, a standard deviation
-LENGTH, SAMPLES = 3.0, 5  # pixels along an edge: a standard deviation, and samples to each side
+LENGTH = 2.5  # pixels along an edge: what is averaged, a standard deviation
+HALF = 2  # directions are read from means over so many pixels, each way; tiles begin at such places
+SAMPLES, SPACING = 3, 1.5  # to each side, and pixels between them
 FAINTEST = 0.016  # of values in [-1, 1]: how much darker than around it a line is at least
 CONTRAST = 40.0  # how soon above that it is black
 LUMA = (0.299, 0.587, 0.114)  # of Rec. 601
@@ -33,8 +35,11 @@ def _radius(deviation: float) -> int:
 
 
 # Pixels: what is farther from a pixel than this has no part in its ink. Its own direction is
-# averaged over the gradients around; the difference of Gaussians is read at up to SAMPLES from it.
-REACH = max(_radius(STEEP) + 1, SAMPLES + 1 + _radius(AROUND * WIDTH))
+# averaged over the gradients around; the difference of Gaussians is read at some pixels from it.
+REACH = max(
+    HALF * (_radius(STEEP / HALF) + 2),
+    HALF * math.ceil((SAMPLES * SPACING + 1 + _radius(AROUND * WIDTH)) / HALF),
+)
 
 
 @torch.no_grad()
@@ -58,15 +63,22 @@ def _directions(image: Tensor) -> Tensor:
 
     Along the smaller change that the structure tensor has.
     """
-    padded = F.pad(image, (1, 1, 1, 1), mode="replicate")
+    height, width = image.shape[-2:]
+    means = F.avg_pool2d(image, HALF, ceil_mode=True)
+    padded = F.pad(means, (1, 1, 1, 1), mode="replicate")
     across = padded[..., 2:] - padded[..., :-2]
     across = across[..., :-2, :] + 2 * across[..., 1:-1, :] + across[..., 2:, :]
     down = padded[..., 2:, :] - padded[..., :-2, :]
     down = down[..., :-2] + 2 * down[..., 1:-1] + down[..., 2:]
     products = (across.square() - down.square(), across * down)
-    difference, mixed = _blurred(torch.stack([p.sum(1) for p in products], 1), STEEP).unbind(1)
+    difference, mixed = _blurred(torch.stack([p.sum(1) for p in products], 1), STEEP / HALF).unbind(
+        1
+    )
     steepest = torch.atan2(2 * mixed, difference) / 2
-    return torch.stack([-steepest.sin(), steepest.cos()], -1)
+    directions = torch.stack([-steepest.sin(), steepest.cos()], -1)
+    # Repeated, not mixed: of two that are nearly opposite the mean would be none.
+    directions = directions.repeat_interleave(HALF, 1).repeat_interleave(HALF, 2)
+    return directions[:, :height, :width]
 
 
 def _along(image: Tensor, directions: Tensor) -> Tensor:
@@ -80,8 +92,9 @@ def _along(image: Tensor, directions: Tensor) -> Tensor:
     pixels = directions * image.new_tensor([2 / width, 2 / height])
     total, weights = image.clone(), 1.0
     for sample in range(1, SAMPLES + 1):
-        weight = math.exp(-((sample / LENGTH) ** 2) / 2)
-        for step in (sample, -sample):
+        distance = sample * SPACING
+        weight = math.exp(-((distance / LENGTH) ** 2) / 2)
+        for step in (distance, -distance):
             grid = torch.add(places, pixels, alpha=step)
             sampled = F.grid_sample(image, grid, padding_mode="border", align_corners=False)
             total.add_(sampled, alpha=weight)

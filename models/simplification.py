@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-STEPS = 12
+STEPS = 8
 BAND = 128  # rows
 REACH = STEPS + 1  # pixels: each step carries what a pixel knows one further, and so does the end
 
@@ -26,21 +29,25 @@ def simplified(image: Tensor, amount: float) -> Tensor:
     result = image.clone()
     if not amount > 0:
         return result
-    # Band by band, each with what it reaches: that much stays in a processor's cache.
+    # Band by band, each with what it reaches: that much stays in a processor's cache. All of them
+    # share their memory: new memory costs more than a sum.
+    memory = [image.new_empty(0) for _ in range(5)]
     for top in range(0, image.shape[-2], BAND):
         first, bottom = max(0, top - REACH), top + BAND
-        band = _simplified(image[..., first : bottom + REACH, :], amount)
+        band = _simplified(image[..., first : bottom + REACH, :], amount, memory)
         result[..., top:bottom, :] = band[..., top - first : bottom - first, :]
     return result
 
 
-def _simplified(image: Tensor, amount: float) -> Tensor:
+def _simplified(image: Tensor, amount: float, memory: Sequence[Tensor]) -> Tensor:
     # What is subtracted is a divergence: the field's first row or column is that of steps down,
     # the second of steps across, both from a pixel to the next.
-    field, ahead = (image.new_zeros(2, *image.shape) for _ in range(2))
-    new, x, length = torch.empty_like(field), torch.empty_like(image), image[:, :1].clone()
+    shape = image.shape
+    field, ahead, new = (_shaped(given, 2, *shape) for given in memory[:3])
+    x, length = _shaped(memory[3], *shape), _shaped(memory[4], shape[0], 1, *shape[2:])
+    field.zero_()
+    ahead.zero_()
     step, pace = 1 / (8 * amount), 1.0
-    # Large tensors are written over and not made anew: new memory costs more than a sum.
     for _ in range(STEPS):
         _less(image, ahead, amount, x)
         new.copy_(ahead)
@@ -51,6 +58,14 @@ def _simplified(image: Tensor, amount: float) -> Tensor:
         torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
         field, new, pace = new, field, next_pace
     return _less(image, field, amount, x)
+
+
+def _shaped(memory: Tensor, *shape: int) -> Tensor:
+    """A tensor in some memory, which grows where it is too small."""
+    size = math.prod(shape)
+    if memory.numel() < size:
+        memory.resize_(size)
+    return memory[:size].view(shape)
 
 
 def _length(field: Tensor, out: Tensor) -> Tensor:
