@@ -19,8 +19,8 @@ from models.strokes import Canvas
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-# 1 is what suits a style; see models.Ground.of.
-MOST_BRUSHWORK = MOST_SIMPLIFY = MOST_OUTLINES = MOST_TINT = 3.0
+# Of brushwork, simplify, outlines and tint, whose 1 is what suits a style; see models.Ground.of.
+MOST = 3.0
 
 # What says how a photo is painted, beside its style and strength.
 HOW = ("keep_color", "brushwork", "simplify", "outlines", "tint")

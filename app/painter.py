@@ -15,7 +15,7 @@ import torch
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT, WHOLE, Brush
+from app.brush import MOST, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
 
@@ -149,10 +149,10 @@ class Painter:
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
         how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, above it
-        more, up to MOST_BRUSHWORK; without effect on a network that was trained without. simplify:
-        how much of the photo's detail is left out, likewise, up to MOST_SIMPLIFY. outlines: how
-        dark its outlines are printed on top, likewise, up to MOST_OUTLINES. tint: how much of its
-        own colors is added, likewise, up to MOST_TINT. mask: where a single style is painted, as
+        more, up to MOST; without effect on a network that was trained without. simplify:
+        how much of the photo's detail is left out, likewise, up to MOST. outlines: how
+        dark its outlines are printed on top, likewise, up to MOST. tint: how much of its
+        own colors is added, likewise, up to MOST. mask: where a single style is painted, as
         in Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
         pixels and in tiles beyond. progress: called with the share that is done, from 0 to 1; what
         it raises ends the painting.
@@ -165,14 +165,15 @@ class Painter:
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
         if keep_color is not None and keep_color not in color.WAYS:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
-        for name, value, most in (
-            ("brushwork", brushwork, MOST_BRUSHWORK),
-            ("simplify", simplify, MOST_SIMPLIFY),
-            ("outlines", outlines, MOST_OUTLINES),
-            ("tint", tint, MOST_TINT),
-        ):
-            if not 0 <= value <= most:
-                raise ValueError(f"{name} must be between 0 and {most}, got {value}")
+        controls = {
+            "brushwork": brushwork,
+            "simplify": simplify,
+            "outlines": outlines,
+            "tint": tint,
+        }
+        for name, value in controls.items():
+            if not 0 <= value <= MOST:
+                raise ValueError(f"{name} must be between 0 and {MOST}, got {value}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -187,8 +188,7 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            how = {"keep_color": keep_color, "brushwork": brushwork}
-            how |= {"simplify": simplify, "outlines": outlines, "tint": tint}
+            how = {"keep_color": keep_color, **controls}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 

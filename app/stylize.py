@@ -24,7 +24,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import HOW, MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT, WHOLE
+from app.brush import HOW, MOST, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -444,6 +444,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+# What a style wants and a person may want less or more of.
+CONTROLS = {
+    "brushwork": "how strong the strokes are where a photo is plain, a sky say, and a print's "
+    "grain: 0 is smooth",
+    "simplify": "how much detail is left out, of a photo and then of its painting: 0 none",
+    "outlines": "how dark the outlines of what a photo shows are printed on top: 0 none",
+    "tint": "how much of a photo's own colors is added to the style's: 0 none",
+}
+
+
 def add_style_options(parser: argparse.ArgumentParser) -> None:
     """What says how to paint: --style, --blend, --strength, --simplify and so on."""
     parser.add_argument(
@@ -468,38 +478,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar="0..1",
         help="0 is the photo, 1 (the default) the full style",
     )
-    parser.add_argument(
-        "--brushwork",
-        type=functools.partial(_number, most=MOST_BRUSHWORK),
-        default=1.0,
-        metavar=f"0..{MOST_BRUSHWORK:g}",
-        help="how strong the strokes are where a photo is plain, a sky say, and a print's grain: 0 "
-        "is smooth, 1 (the default) what suits the style, and above it more strokes",
-    )
-    parser.add_argument(
-        "--simplify",
-        type=functools.partial(_number, most=MOST_SIMPLIFY),
-        default=1.0,
-        metavar=f"0..{MOST_SIMPLIFY:g}",
-        help="how much detail is left out, of a photo and then of its painting: 0 none, 1 (the "
-        "default) what suits the style, much for a print, and above it more",
-    )
-    parser.add_argument(
-        "--outlines",
-        type=functools.partial(_number, most=MOST_OUTLINES),
-        default=1.0,
-        metavar=f"0..{MOST_OUTLINES:g}",
-        help="how dark the outlines of what a photo shows are printed on top: 0 none, 1 (the "
-        "default) what suits the style, those of a print, and above it more",
-    )
-    parser.add_argument(
-        "--tint",
-        type=functools.partial(_number, most=MOST_TINT),
-        default=1.0,
-        metavar=f"0..{MOST_TINT:g}",
-        help="how much of a photo's own colors is added to the style's: 0 none, 1 (the default) "
-        "what suits the style, some for a print, and above it more",
-    )
+    for name, what in CONTROLS.items():
+        parser.add_argument(
+            f"--{name}",
+            type=functools.partial(_number, most=MOST),
+            default=1.0,
+            metavar=f"0..{MOST:g}",
+            help=f"{what}; 1 (the default) is what suits the style, and above it more",
+        )
     parser.add_argument(
         "--keep-color",
         nargs="?",

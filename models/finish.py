@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from models import outlines, strokes
+from models.measures import gray
 from models.simplification import simplified
 from models.strokes import SIDE, Origins
 from models.style_code import Ground
@@ -95,8 +96,7 @@ class Finish:
 
 def chroma(photo: Tensor) -> Tensor:
     """Photos (B, 3, H, W) less their luma: added to a picture, it leaves the picture's luma."""
-    weights = photo.new_tensor(outlines.LUMA).view(3, 1, 1)
-    return photo - (photo * weights).sum(1, keepdim=True)
+    return photo - gray(photo)
 
 
 @functools.cache

@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.measures import gray
+
 WIDTH = 1.0  # pixels: the standard deviation of the Gaussian inside of a line
 AROUND = 1.6  # times as wide as the one around it
 STEEP = 2.0  # pixels: what the edges' directions are averaged over, a standard deviation
@@ -27,7 +29,6 @@ HALF = 2  # directions are read from means over so many pixels, each way; tiles 
 SAMPLES, SPACING = 3, 1.5  # to each side, and pixels between them
 FAINTEST = 0.016  # of values in [-1, 1]: how much darker than around it a line is at least
 CONTRAST = 40.0  # how soon above that it is black
-LUMA = (0.299, 0.587, 0.114)  # of Rec. 601
 
 
 def _radius(deviation: float) -> int:
@@ -47,7 +48,7 @@ def ink(image: Tensor) -> Tensor:
     """How much ink there is: images (B, 3, H, W) in [-1, 1] -> (B, 1, H, W), 0 to 1."""
     with torch.autocast(image.device.type, enabled=False):
         image = image.float()
-        luma = (image * image.new_tensor(LUMA).view(3, 1, 1)).sum(1, keepdim=True)
+        luma = gray(image)
         step = _blurred(luma, WIDTH) - _blurred(luma, AROUND * WIDTH)
         darker = -_along(step, _directions(image))
         return torch.tanh(CONTRAST * (darker - FAINTEST).clamp_min(0))

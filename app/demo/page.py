@@ -8,7 +8,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
-from app.brush import MOST_BRUSHWORK, MOST_OUTLINES, MOST_SIMPLIFY, MOST_TINT
+from app.brush import MOST
 from app.demo.actions import Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
@@ -219,17 +219,17 @@ def _options_section() -> tuple:
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
     with gr.Accordion("Finer controls", open=False), gr.Row(equal_height=True):
         with gr.Column(min_width=260):
-            brushwork = _control("Brushwork", MOST_BRUSHWORK, "0 leaves skies smooth")
-            simplify = _control("Simplify", MOST_SIMPLIFY, "0 keeps every detail")
+            brushwork = _control("Brushwork", "0 leaves skies smooth")
+            simplify = _control("Simplify", "0 keeps every detail")
         with gr.Column(min_width=260):
-            outlines = _control("Outlines", MOST_OUTLINES, "0 draws none")
-            tint = _control("Tint", MOST_TINT, "0 adds none of the photo's colors")
+            outlines = _control("Outlines", "0 draws none")
+            tint = _control("Tint", "0 adds none of the photo's colors")
     return strength, brushwork, simplify, outlines, tint, keep_color, size
 
 
-def _control(label: str, most: float, info: str) -> gr.Slider:
+def _control(label: str, info: str) -> gr.Slider:
     """A slider whose 1 is what suits the style."""
-    return gr.Slider(0, most, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style")
+    return gr.Slider(0, MOST, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style")
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
