@@ -169,6 +169,31 @@ def compute_views(examples: Examples, frozen: nn.Module, count: int, device: tor
     return Views(maps, torch.tensor([label for label, _ in order]))
 
 
+def mixed(
+    maps: Tensor, targets: Tensor, concentration: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Each view with a little of another: Verma et al., "Manifold Mixup", 2019.
+
+    Args:
+        maps: (B, C, h, w), activations of the frozen part.
+        targets: (B, classes), probabilities.
+        concentration: both parameters of the beta distribution that shares are drawn from, above
+            0; the larger, the more is mixed. A view keeps at least half of itself.
+        generator: on the CPU.
+
+    Returns:
+        New maps and targets of the same shapes.
+    """
+    both = torch.full((len(maps), 2), concentration)
+    gammas = torch._standard_gamma(both, generator=generator)
+    shares = (gammas / gammas.sum(1, keepdim=True).clamp_min(1e-12)).amax(1).to(maps)
+    other = torch.randperm(len(maps), generator=generator).to(maps.device)
+    return (
+        torch.lerp(maps[other], maps, shares[:, None, None, None]),
+        torch.lerp(targets[other], targets, shares[:, None]),
+    )
+
+
 # --- judging ----------------------------------------------------------------------------------
 
 
@@ -236,6 +261,7 @@ class Run:
             groups.append({"params": learned, "full": arguments.rate})
         self.optimizer = torch.optim.AdamW(groups, weight_decay=WEIGHT_DECAY)
         self.phases = phases(arguments.epochs, not arguments.standalone, arguments.solver)
+        self.generator = torch.Generator().manual_seed(arguments.seed)
         self.epochs: list[Epoch] = []
         self.steps = 0
         self.seconds = 0.0
@@ -263,22 +289,19 @@ class Run:
         start = time.monotonic()
         views = self.views()
         self.seconds += time.monotonic() - start
-        generator = torch.Generator().manual_seed(self.arguments.seed)
         batches = max(1, self.arguments.pictures // self.arguments.batch)
         total = batches * self.arguments.epochs
         with tqdm(total=total, desc="training", unit="step") as bar:
             for number, phase in enumerate(self.phases):
                 start = time.monotonic()
-                epoch = self._epoch(phase, views, batches, generator, bar)
+                epoch = self._epoch(phase, views, batches, bar)
                 self.seconds += time.monotonic() - start
                 if number == len(self.phases) - 1 and any(self.examples.held.values()):
                     epoch.held_back = self.held_back()
                 self.epochs.append(epoch)
                 tqdm.write(_line(number, epoch))
 
-    def _epoch(
-        self, phase: Phase, views: Views, batches: int, generator: torch.Generator, bar: tqdm
-    ) -> Epoch:
+    def _epoch(self, phase: Phase, views: Views, batches: int, bar: tqdm) -> Epoch:
         covariance = self.arguments.pooling == "covariance"
         if covariance:
             self.classifier.pool.solver = self.average.pool.solver = phase.solver
@@ -286,7 +309,7 @@ class Run:
             wct.SpectrumRecorder(self.classifier.pool, every=RECORD_EVERY) if covariance else None
         )
         losses, right = [], 0
-        order = torch.randperm(len(views.labels), generator=generator)
+        order = torch.randperm(len(views.labels), generator=self.generator)
         for step in range(batches):
             chosen = order[
                 torch.arange(step * self.arguments.batch, (step + 1) * self.arguments.batch)
@@ -315,8 +338,11 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = group["full"] * rate * min(1.0, self.steps / FIRST_STEPS)
         rest = self.classifier.backbone.split(self.arguments.frozen)[1]
+        targets = F.one_hot(labels, len(self.classifier.classes)).to(maps.dtype)
+        if self.arguments.mixup:
+            maps, targets = mixed(maps, targets, self.arguments.mixup, self.generator)
         logits = self.classifier.logits(rest(maps))
-        loss = F.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+        loss = F.cross_entropy(logits, targets, label_smoothing=SMOOTHING)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.classifier.parameters(), CLIP)
@@ -338,7 +364,7 @@ class Run:
     def record(self) -> dict:
         """What the checkpoint's header says of the run."""
         keep = ("backbone", "pooling", "reduce", "gradient", "size", "batch", "pictures")
-        more = ("views", "frozen", "rate", "head_rate", "seed")
+        more = ("views", "frozen", "rate", "head_rate", "mixup", "seed")
         return {
             "settings": {name: getattr(self.arguments, name) for name in (*keep, *more)},
             "training": "standalone" if self.arguments.standalone else "hybrid",
@@ -397,6 +423,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--views", type=int, default=900, help="of a class, cropped and roughened, computed once")
     add("--rate", type=float, default=BACKBONE_RATE, help="learning rate of the backbone")
     add("--head-rate", type=float, default=HEAD_RATE, help="of pooling and linear layer")
+    add(
+        "--mixup",
+        type=float,
+        default=0.0,
+        metavar="CONCENTRATION",
+        help="mix views and their labels in pairs, by shares from a beta distribution; 0: none",
+    )
     add("--all-pictures", action="store_true", help="hold no training pictures back")
     add("--device", default="auto")
     add("--seed", type=int, default=0)
@@ -404,6 +437,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     for name in ("reduce", "epochs", "pictures", "batch", "views"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(arguments, name)}")
+    if arguments.mixup < 0:
+        parser.error(f"--mixup must not be below 0, got {arguments.mixup}")
     if arguments.size < 64:
         parser.error(f"--size must be at least 64, got {arguments.size}")
     if not arguments.out.endswith(".safetensors"):

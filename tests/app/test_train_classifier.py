@@ -11,7 +11,7 @@ from PIL import Image
 
 import models
 from app import augment, train_classifier
-from app.train_classifier import Examples, phases
+from app.train_classifier import Examples, mixed, phases
 
 TINY = ["--size", "64", "--reduce", "6", "--views", "8", "--pictures", "24", "--batch", "8"]
 
@@ -93,6 +93,27 @@ def test_the_same_seed_gives_the_same_weights_from_kept_views(artworks, trained,
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+def test_mixed_views_keep_most_of_themselves_and_labels_tell_how_much():
+    draw = torch.Generator().manual_seed(0)
+    targets = torch.eye(5).repeat(40, 1)
+    maps = targets[:, :, None, None].repeat(1, 1, 3, 3)  # what is in a view shows in its maps
+    mixed_maps, mixed_targets = mixed(maps, targets, 0.3, draw)
+    torch.testing.assert_close(mixed_maps.mean((2, 3)), mixed_targets)
+    torch.testing.assert_close(mixed_targets.sum(1), torch.ones(200))
+    own = (mixed_targets * targets).sum(1)
+    assert own.min() >= 0.5 and 0.05 < (own < 0.9).float().mean() < 0.8
+    more = (mixed(maps, targets, 3.0, draw)[1] * targets).sum(1)
+    assert more.mean() < own.mean()
+
+
+def test_a_run_with_mixed_views_learns_too_and_says_so(artworks, tmp_path):
+    out = tmp_path / "mixed.safetensors"
+    assert train_classifier.main(arguments(artworks, out, "--epochs", "5", "--mixup", "0.3")) == 0
+    _, record = models.load_classifier(out)
+    assert record["settings"]["mixup"] == 0.3
+    assert record["epochs"][-1]["loss"] < record["epochs"][0]["loss"]
+
+
 def test_what_is_held_back_is_never_shown(artworks):
     folders = train_classifier.class_folders(artworks / "train")
     examples = Examples(folders, 64, every=3, seed=0)
@@ -160,7 +181,14 @@ def test_artworks_without_train_are_named(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--epochs", "0"], ["--size", "32"], ["--gradient", "magic"], ["--out", "a.pt"]]
+    "wrong",
+    [
+        ["--epochs", "0"],
+        ["--size", "32"],
+        ["--gradient", "magic"],
+        ["--out", "a.pt"],
+        ["--mixup", "-1"],
+    ],
 )
 def test_a_wrong_option_is_refused(wrong, artworks, tmp_path):
     with pytest.raises(SystemExit) as stop:
