@@ -28,6 +28,7 @@ from app import color, images
 from app.images import Picture
 from app.painter import Painter
 from models.strokes import Canvas
+from models.style_code import AS_THE_STYLE
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
 
@@ -353,10 +354,7 @@ def paint_together(
     style: models.StyleCode,
     strength: float = 1.0,
     keep_color: str | None = None,
-    brushwork: float = 1.0,
-    simplify: float = 1.0,
-    outlines: float = 1.0,
-    tint: float = 1.0,
+    amounts: models.Amounts = AS_THE_STYLE,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -368,7 +366,7 @@ def paint_together(
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
     style = style.to(painter.device)
-    canvas = Canvas(strokes=brushwork, simplify=simplify, outlines=outlines, tint=tint)
+    canvas = Canvas(amounts=amounts)
     painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":

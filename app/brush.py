@@ -12,18 +12,16 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import outlines, simplification, statistics
+from models import outlines, simplification, statistics, tone
 from models.network import STRIDE
 from models.strokes import Canvas
+from models.style_code import AS_THE_STYLE
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-# Of brushwork, simplify, outlines and tint, whose 1 is what suits a style; see models.Ground.of.
+# Of each of models.Amounts, whose 1 is what suits a style.
 MOST = 3.0
-
-# What says how a photo is painted, beside its style and strength.
-HOW = ("keep_color", "brushwork", "simplify", "outlines", "tint")
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -35,10 +33,7 @@ class Brush:
     """One region's style, made ready for one photo.
 
     Args:
-        brushwork: how strong the strokes are where the photo is plain, 1 as suits the style.
-        simplify: how much of the photo's detail is left out, likewise.
-        outlines: how dark its outlines are printed on top, likewise.
-        tint: how much of its own colors is added, likewise.
+        amounts: how much of what the style wants of the photo is wanted.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -51,17 +46,13 @@ class Brush:
         region: Region,
         strength: float,
         keep_color: str | None,
-        brushwork: float = 1.0,
-        simplify: float = 1.0,
-        outlines: float = 1.0,
-        tint: float = 1.0,
+        amounts: models.Amounts = AS_THE_STYLE,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
         self.keep_color, self.origin = keep_color, origin
-        self.brushwork, self.simplify, self.outlines = brushwork, simplify, outlines
-        self.tint = tint
+        self.amounts = amounts
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
@@ -73,12 +64,13 @@ class Brush:
         if ground.outlines:
             reach = max(reach, outlines.REACH)
         simplified = (ground.simplify > 0) + (ground.flatten > 0)  # before and after
-        return reach + simplified * simplification.REACH
+        reach += simplified * simplification.REACH
+        return reach + tone.REACH if ground.tone else reach
 
     @property
     def ground(self) -> models.Ground:
         """What is made of the photo: what its style wants, more or less."""
-        return self.style.ground.of(self.simplify, self.brushwork, self.outlines, self.tint)
+        return self.style.ground.of(self.amounts)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -145,7 +137,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.brushwork, self.simplify, self.outlines, self.tint)
+        return Canvas(places, self.amounts)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

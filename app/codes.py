@@ -21,7 +21,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -41,7 +41,7 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
-GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN]]]]"
+GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN[,TONE]]]]]"
 
 
 @dataclass(frozen=True)
@@ -361,7 +361,7 @@ def style_grounds(
             raise ValueError(f"--ground {name}: there is no --style of that name")
         try:
             values = [float(number) for number in numbers.split(",")]
-            if not 2 <= len(values) <= 6:
+            if not 2 <= len(values) <= len(fields(models.Ground)):
                 raise ValueError
         except ValueError:
             raise ValueError(f"--ground must be {GROUND_FORM}, got {pair!r}") from None
@@ -381,8 +381,8 @@ def add_ground_option(parser: argparse.ArgumentParser) -> None:
         help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), "
         "how strong the strokes are in plain parts (1 as trained), how dark the outlines of what "
         "is shown are printed on top (0 to 1; 0), how much of the photo's own colors is added (0), "
-        "how much of the painting's fine texture is left out (0), and how strong the grain of its "
-        "paper is (0)",
+        "how much of the painting's fine texture is left out (0), how strong the grain of its "
+        "paper is (0), and how far its light and dark follow the photo's (0 to 1; 0)",
     )
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from app import color, images, mapped, tiles
 from app.brush import MOST, WHOLE, Brush
 from app.regions import Region
 from models.network import STRIDE
+from models.style_code import AS_THE_STYLE
 
 # A painting's statistics are recorded near the scale at which the network learned strokes. More
 # pixels would make its strokes finer than any the network has seen, and cost time and memory.
@@ -26,8 +27,9 @@ STYLE_SIZE = 512
 # The demo runs for days and each upload is a style: the least recently used are let go.
 _REMEMBERED_PICTURES = 32
 
-# Bytes of content features, 24 a pixel, of the photos painted last: five of a megapixel.
-REMEMBERED_CONTENT = 128 * 2**20
+# Bytes of content of the photos painted last: features have 24 a pixel, and what the photo gives to
+# the painting directly up to 20 more.
+REMEMBERED_CONTENT, CONTENT_BYTES = 128 * 2**20, 44
 
 # The side of a tile's core, pixels: with what the network sees around it, it is a photo of WHOLE.
 TILE = 1296
@@ -126,6 +128,25 @@ class Painter:
             [code.to(self.device) for code in codes], [weight for _, weight in parts]
         )
 
+    def remember(
+        self,
+        picture: images.Picture,
+        style: models.StyleCode,
+        amounts: models.Amounts = AS_THE_STYLE,
+    ) -> None:
+        """Encode a picture that may be painted soon: `paint` with the same is faster then.
+
+        Nothing is done for a picture whose content would not be kept.
+        """
+        pixels = picture.width * picture.height
+        if pixels > WHOLE or CONTENT_BYTES * pixels > self._contents.limit:
+            return
+        with self._one_at_a_time, torch.no_grad():
+            region = Region(style)
+            self._contents.of(
+                Brush(self.network, self.device, picture.rgb, region, 1.0, None, amounts)
+            )
+
     def paint(
         self,
         picture: images.Picture,
@@ -134,10 +155,7 @@ class Painter:
         max_size: int | None = None,
         *,
         keep_color: str | None = None,
-        brushwork: float = 1.0,
-        simplify: float = 1.0,
-        outlines: float = 1.0,
-        tint: float = 1.0,
+        amounts: models.Amounts = AS_THE_STYLE,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -147,31 +165,21 @@ class Painter:
         style: one, or regions with a style each; a later region lies over an earlier one, and
         where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
-        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. brushwork:
-        how strong the strokes are where the photo is plain: 0 none, 1 as suits the style, above it
-        more, up to MOST; without effect on a network that was trained without. simplify:
-        how much of the photo's detail is left out, likewise, up to MOST. outlines: how
-        dark its outlines are printed on top, likewise, up to MOST. tint: how much of its
-        own colors is added, likewise, up to MOST. mask: where a single style is painted, as
-        in Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
+        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. amounts: how much
+        of what the style wants of a photo is wanted, each up to MOST; brushwork is without effect
+        on a network that was trained without. mask: where a single style is painted, as in
+        Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
         pixels and in tiles beyond. progress: called with the share that is done, from 0 to 1; what
         it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, a brushwork, simplify, outlines or tint out of its range, or a mask
-        beside regions.
+        an unknown keep_color, an amount out of its range, or a mask beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
         if keep_color is not None and keep_color not in color.WAYS:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
-        controls = {
-            "brushwork": brushwork,
-            "simplify": simplify,
-            "outlines": outlines,
-            "tint": tint,
-        }
-        for name, value in controls.items():
+        for name, value in asdict(amounts).items():
             if not 0 <= value <= MOST:
                 raise ValueError(f"{name} must be between 0 and {MOST}, got {value}")
         if tile is not None and tile < 1:
@@ -188,7 +196,7 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            how = {"keep_color": keep_color, **controls}
+            how = {"keep_color": keep_color, "amounts": amounts}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 

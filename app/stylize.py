@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from tqdm import tqdm
 import models
 from app import batch, color, images, shipped
 from app.batch import Job, Outcome
-from app.brush import HOW, MOST, WHOLE
+from app.brush import MOST, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -135,7 +136,7 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        how = {name: getattr(args, name) for name in HOW}
+        how = chosen(args)
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
             return batch.paint_together(pictures, painter, style, args.strength, **how)
@@ -206,7 +207,8 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "blend": [(_name_or_digest(style), weight) for style, weight in args.blend],
         "mask": [batch.digest(mask) for mask in args.mask],
         "strength": args.strength,
-        **{name: getattr(args, name) for name in HOW},
+        "keep_color": args.keep_color,
+        **{name: getattr(args, name) for name in CONTROLS},
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -451,6 +453,7 @@ CONTROLS = {
     "simplify": "how much detail is left out, of a photo and then of its painting: 0 none",
     "outlines": "how dark the outlines of what a photo shows are printed on top: 0 none",
     "tint": "how much of a photo's own colors is added to the style's: 0 none",
+    "tone": "how far a painting is light and dark where its photo is: 0 as painted",
 }
 
 
@@ -499,6 +502,12 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar="PX",
         help="shrink to this many pixels on the longest side",
     )
+
+
+def chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """What these options say of how to paint, beside the style and its strength."""
+    amounts = models.Amounts(**{name: getattr(args, name) for name in CONTROLS})
+    return {"keep_color": args.keep_color, "amounts": amounts}
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:

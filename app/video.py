@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 import models
 from app import color, images, stylize, tiles
-from app.brush import HOW, SAMPLE_SIDE, WHOLE, Brush
+from app.brush import SAMPLE_SIDE, WHOLE, Brush
 from app.images import ImageError, Picture
 from app.painter import TILE, Painter
 from app.regions import Region
@@ -36,6 +36,7 @@ from app.tiles import Box
 from models import statistics
 from models.network import STRIDE
 from models.strokes import Canvas
+from models.style_code import AS_THE_STYLE
 
 # By the result's suffix: the container, the encoder and its options. The quality is high, since
 # brushwork is all edges; 4:2:0 is what players and phones decode.
@@ -83,15 +84,12 @@ class Look:
     strength: float = 1.0
     keep_color: str | None = None
     max_size: int | None = None
-    brushwork: float = 1.0
-    simplify: float = 1.0
-    outlines: float = 1.0
-    tint: float = 1.0
+    amounts: models.Amounts = AS_THE_STYLE
 
     @property
     def how(self) -> dict[str, object]:
         """What `Brush` and `Painter.paint` take alike."""
-        return {name: getattr(self, name) for name in HOW}
+        return {"keep_color": self.keep_color, "amounts": self.amounts}
 
 
 @dataclass(frozen=True)
@@ -248,7 +246,7 @@ def _record(
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look.brushwork, look.simplify, look.outlines, look.tint)
+        canvas = Canvas(places, look.amounts)
         style = look.style.to(painter.device)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
@@ -549,8 +547,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    how = {name: getattr(args, name) for name in HOW}
-    look = Look(style, args.strength, max_size=args.max_size, **how)
+    look = Look(style, args.strength, max_size=args.max_size, **stylize.chosen(args))
     started = time.perf_counter()
     try:
         notes = repaint(args.clip, args.out, painter, look, strip=args.strip)

@@ -1,12 +1,14 @@
 """Seconds from click to picture in the web demo, and twenty requests at once.
 
 Serves the demo in this process, drives it with the system's headless Chromium, and compares the
-time from the click to the picture shown with the time that the same painting took alone:
+time from the click to the picture shown with the time that the same painting takes by itself, right
+after, with nothing remembered of its photo:
 
     python -m benchmarks.demo_latency --out demo_latency.json
 
-Each round takes photos and paintings that were never seen before, so that nothing is remembered
-but what the row says. Linux only: memory is read from /proc.
+Each round takes photos and paintings that were never seen before. Between a choice and the click a
+visitor looks for the button, for --think seconds; the demo gets ready meanwhile. Linux only: memory
+is read from /proc.
 """
 
 import argparse
@@ -32,6 +34,7 @@ from app import images
 from app.__main__ import REMEMBERED_CONTENT
 from app.painter import Painter
 from app.shipped import CHECKPOINT
+from models import StyleCode
 
 SIDE = 512  # pixels of the photos and of the results
 AT_ONCE = 20
@@ -57,6 +60,33 @@ _CLICK = """async () => {
   await shown().decode();
   return performance.now() - started;
 }"""
+
+
+class Alone:
+    """How long paintings take by themselves, with nothing remembered but what a style's code is."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.painter = Painter(checkpoint, "cpu", remembered_content=0)
+        names = self.painter.style_names
+        self.styles = [
+            self.painter.style(f"{name}:{number + 1}")
+            for name in names
+            for number in range(self.painter.codes[name])
+        ]
+        self.own: dict[Path, StyleCode] = {}
+
+    def seconds(self, photo: Path, style: int | Path) -> float:
+        """Of a photo in a built-in style, by its number on the page, or an own painting's."""
+        picture = images.load(photo)
+        painting = images.load(style) if isinstance(style, Path) else None
+        started = time.perf_counter()
+        if painting is None:
+            code = self.styles[style]
+        else:
+            code = self.own.get(style) or self.painter.encode(painting)
+            self.own[style] = code
+        self.painter.paint(picture, code, max_size=SIDE)
+        return time.perf_counter() - started
 
 
 class Stopwatch:
@@ -87,6 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--think", type=float, default=1.0, help="seconds before each click")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the numbers there as JSON")
     arguments = parser.parse_args()
     if shutil.which("chromium") is None:
@@ -102,7 +133,10 @@ def main() -> int:
         page = demo.build(painter)
         address, _ = demo.serve(page, port=_free_port())
         pictures = Pictures(Path(folder))
-        clicks = measure_clicks(address, pictures, stopwatch, arguments.rounds)
+        alone = Alone(arguments.checkpoint)
+        clicks = measure_clicks(
+            address, pictures, stopwatch, alone, arguments.rounds, arguments.think
+        )
         crowd = measure_crowd(address, pictures)
         page.close(verbose=False)
     report = {
@@ -111,6 +145,7 @@ def main() -> int:
         "checkpoint": arguments.checkpoint.name,
         "side": SIDE,
         "rounds": arguments.rounds,
+        "think": arguments.think,
         "clicks": clicks,
         "at_once": crowd,
     }
@@ -142,12 +177,20 @@ class Pictures:
 
 
 def measure_clicks(
-    address: str, pictures: Pictures, stopwatch: Stopwatch, rounds: int
+    address: str,
+    pictures: Pictures,
+    stopwatch: Stopwatch,
+    alone: Alone,
+    rounds: int,
+    think: float,
 ) -> dict[str, dict[str, float]]:
-    """Median seconds a kind of click: until the picture, of the painting alone, and their ratio."""
+    """Median seconds a kind of click.
+
+    Until the picture, of the painting alone, their ratio, and what was painted after the click.
+    """
     from playwright.sync_api import sync_playwright
 
-    seconds: dict[str, list[tuple[float, float]]] = {}
+    seconds: dict[str, list[tuple[float, float, float]]] = {}
     with sync_playwright() as driver:
         options = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
@@ -161,42 +204,48 @@ def measure_clicks(
                 page.locator(f"{where} .icon-button-wrapper button").first.click()
             page.locator(f"{where} input[type=file]").set_input_files(file)
             page.locator(f"{where} img").wait_for()
-            page.wait_for_timeout(1000)  # what the upload itself sets off is over then
 
-        def click(kind: str | None) -> None:
+        def click(kind: str, photo: Path, style: int | Path, measured: bool) -> None:
+            page.wait_for_timeout(1000 * think)
             stopwatch.take()
             until_picture = page.evaluate(_CLICK) / 1000
-            if kind is not None:
-                seconds.setdefault(kind, []).append((until_picture, stopwatch.take()))
-            page.wait_for_timeout(1000)  # nor do the files to download belong to the next click
+            painted = stopwatch.take()
+            page.wait_for_timeout(1000)  # the files to download belong to no click
+            if measured:
+                times = (until_picture, alone.seconds(photo, style), painted)
+                seconds.setdefault(kind, []).append(times)
 
         def choose(number: int) -> None:
             page.locator("#styles .row input").nth(number).check(force=True)
 
         for turn in tqdm(range(rounds + 1), desc="clicks"):
-            first = turn == 0  # the first round warms up
-            upload("#photo", pictures.photo())
+            measured = turn > 0  # the first round warms up
+            photo, painting = pictures.photo(), pictures.painting()
+            upload("#photo", photo)
             choose(0)
-            click(None if first else "first style on a photo")
+            click("first style on a photo", photo, 0, measured)
             choose(4)
-            click(None if first else "second style on it")
-            upload("#photo", pictures.photo())
+            click("second style on it", photo, 4, measured)
+            photo = pictures.photo()
+            upload("#photo", photo)
             page.locator("#styles .own input").check(force=True)
             page.locator("#painting input[type=file], #painting img").first.wait_for(
                 state="attached"
             )
-            upload("#painting", pictures.painting())
-            click(None if first else "first photo in an own painting's style")
-            upload("#photo", pictures.photo())
-            click(None if first else "second photo in it")
+            upload("#painting", painting)
+            click("first photo in an own painting's style", photo, painting, measured)
+            photo = pictures.photo()
+            upload("#photo", photo)
+            click("second photo in it", photo, painting, measured)
         browser.close()
     return {
         kind: {
-            "click_to_picture": statistics.median(click for click, _ in pairs),
-            "painting": statistics.median(painting for _, painting in pairs),
-            "ratio": statistics.median(click / painting for click, painting in pairs),
+            "click_to_picture": statistics.median(click for click, _, _ in times),
+            "painting": statistics.median(painting for _, painting, _ in times),
+            "ratio": statistics.median(click / painting for click, painting, _ in times),
+            "after_the_click": statistics.median(after for _, _, after in times),
         }
-        for kind, pairs in seconds.items()
+        for kind, times in seconds.items()
     }
 
 
@@ -269,15 +318,16 @@ def table(report: dict) -> str:
     """The report as text."""
     side, crowd = report["side"], report["at_once"]
     lines = [
-        f"The web demo, photos and results of {side} px, medians of {report['rounds']} rounds; "
+        f"The web demo, photos and results of {side} px, medians of {report['rounds']} rounds, "
+        f"{report['think']:g} s before each click; "
         f"{report['checkpoint']} on {report['machine']}, torch {report['torch']}",
         "",
-        f"{'seconds':40} click to picture  painting alone  ratio",
+        f"{'seconds':40} click to picture  painting alone  ratio  painted after the click",
     ]
     for kind, row in report["clicks"].items():
         lines.append(
             f"{kind:40} {row['click_to_picture']:16.3f}  {row['painting']:14.3f}"
-            f"  {row['ratio']:5.2f}"
+            f"  {row['ratio']:5.2f}  {row['after_the_click']:23.3f}"
         )
     growth = crowd["memory_after"] - crowd["memory_before"]
     lines += [

@@ -41,6 +41,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+import models
 from app import batch, images, shipped, stylize, video
 from app.painter import Painter
 from benchmarks.sample_sheet import photos
@@ -396,7 +397,7 @@ def flicker(
     ]
     rows = []
     for style in tqdm(styles, "flicker", unit="style"):
-        look = video.Look(painter.style(style), brushwork=brushwork)
+        look = video.Look(painter.style(style), amounts=models.Amounts(brushwork))
         for number, strip in enumerate(strips):
             row = {"style": style, "pan": number, "input": _levels(windows(strip))}
             for name, painted in _painted(strip, windows, painter, look).items():
@@ -450,7 +451,7 @@ def camera(
     for motion, seen in motions.items():
         rows = []
         for style in tqdm(styles, motion, unit="style"):
-            look = video.Look(painter.style(style), brushwork=brushwork)
+            look = video.Look(painter.style(style), amounts=models.Amounts(brushwork))
             for number, photo in enumerate(photos()[:4]):
                 row = {"style": style, motion: number, "input": _levels(seen(photo))}
                 for name, painted in _painted(photo, seen, painter, look).items():

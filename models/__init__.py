@@ -8,10 +8,11 @@ from models.learned_code import LearnedCode
 from models.network import Content, Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.refinement import CodeRefinement
-from models.style_code import Ground, StyleCode
+from models.style_code import Amounts, Ground, StyleCode
 from models.weights_file import CheckpointError
 
 __all__ = [
+    "Amounts",
     "Checkpoint",
     "CheckpointError",
     "CodeRefinement",

@@ -1,4 +1,5 @@
-"""What is done to a painting after the network: less texture, the photo's colors, grain, outlines.
+"""What is done to a painting after the network: less texture, the photo's colors and light, grain,
+outlines.
 
 A decoder fills what should be flat with a texture of its own, a mesh of few pixels, the same
 everywhere. Flattened, it is gone, and with it what has a print look printed; the grain of paper,
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models import outlines, strokes
+from models import outlines, strokes, tone
 from models.measures import gray
 from models.simplification import simplified
 from models.strokes import SIDE, Origins
@@ -31,12 +32,17 @@ class Finish:
         flatten: how much of its fine texture is left out first, a weave say; see
             :func:`models.simplification.simplified`.
         tint: (B, 3, H, W), added to the painting's colors; None: nothing.
+        light: the photo's luma, (B, 1, H, W), and
+        tone: how far the painting's goes towards it, 0 to 1, (B, 1, 1, 1) or one for all; see
+            :func:`models.tone.toned`. None: both stay as painted.
         grain: (B, 1, H, W) or one for all, added to all three colors; None: no grain.
         ink: (B, 1, H, W), 0 to 1, printed on top; None: no outlines.
     """
 
     flatten: float = 0.0
     tint: Tensor | None = None
+    light: Tensor | None = None
+    tone: Tensor | None = None
     grain: Tensor | None = None
     ink: Tensor | None = None
 
@@ -50,6 +56,8 @@ class Finish:
         return Finish(
             ground.flatten,
             ground.tint * chroma(photo) if ground.tint else None,
+            gray(photo) if ground.tone else None,
+            photo.new_full((1, 1, 1, 1), ground.tone) if ground.tone else None,
             ground.grain * strokes.cut(paper(), photo, origins) if ground.grain else None,
             ground.outlines * outlines.ink(photo) if ground.outlines else None,
         )
@@ -71,7 +79,7 @@ class Finish:
                 result[list(rows)] = part  # one for all goes to each row
             return result
 
-        return Finish(tint=whole("tint"), grain=whole("grain"), ink=whole("ink"))
+        return Finish(0.0, *(whole(name) for name in ("tint", "light", "tone", "grain", "ink")))
 
     def on(self, picture: Tensor, strength: float = 1.0) -> Tensor:
         """Pictures (B, 3, h, w) in [-1, 1] with it on top, from their upper left corner.
@@ -81,9 +89,12 @@ class Finish:
         height, width = picture.shape[-2:]
         if self.flatten:
             picture = simplified(picture, strength * self.flatten)
-        for part in (self.tint, self.grain):
-            if part is not None:
-                picture = (picture + strength * part[..., :height, :width]).clamp(-1, 1)
+        if self.tint is not None:
+            picture = (picture + strength * self.tint[..., :height, :width]).clamp(-1, 1)
+        if self.tone is not None:
+            picture = tone.toned(picture, self.light[..., :height, :width], strength * self.tone)
+        if self.grain is not None:
+            picture = (picture + strength * self.grain[..., :height, :width]).clamp(-1, 1)
         if self.ink is not None:
             picture = outlines.printed(picture, strength * self.ink[..., :height, :width])
         return picture
@@ -91,7 +102,8 @@ class Finish:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return sum(part.nbytes for part in (self.tint, self.grain, self.ink) if part is not None)
+        parts = (self.tint, self.light, self.grain, self.ink)
+        return sum(part.nbytes for part in parts if part is not None)
 
 
 def chroma(photo: Tensor) -> Tensor:

@@ -456,7 +456,7 @@ class Repainter(nn.Module):
         Args:
             ground: what a style wants; without one, nothing is left out or added.
         """
-        ground = ground.of(canvas.simplify, canvas.strokes, canvas.outlines, canvas.tint)
+        ground = ground.of(canvas.amounts)
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
         finish = Finish.of(photo, ground, canvas.origins)

@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.style_code import AS_THE_STYLE, Amounts
+
 SIDE = 512  # pixels
 WIDTH = 2.0  # pixels, of a stroke: the standard deviation across it
 LENGTH = 8  # pixels to each side of a stroke's middle
@@ -43,18 +45,11 @@ class Canvas:
 
     Args:
         origins: top and left of each photo.
-        strokes: how strong they are: 0 none, 1 as the style wants; see
-            :meth:`models.style_code.Ground.of`.
-        simplify: how much of the photos' detail is left out, likewise.
-        outlines: how dark outlines are printed, likewise.
-        tint: how much of the photos' own colors is added, likewise.
+        amounts: how much of what a style wants is wanted.
     """
 
     origins: Origins = ((0, 0),)
-    strokes: float = 1.0
-    simplify: float = 1.0
-    outlines: float = 1.0
-    tint: float = 1.0
+    amounts: Amounts = AS_THE_STYLE
 
 
 def prepare(photo: Tensor, amount: float, origins: Origins) -> Tensor:

@@ -11,6 +11,35 @@ import torch
 from torch import Tensor
 
 LARGEST_GROUND = 10.0
+SHARES = ("outlines", "tone")  # of a ground: 1 is all there can be
+
+
+def _most(name: str) -> float:
+    return 1.0 if name in SHARES else LARGEST_GROUND
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much of what a style wants of a photo someone wants.
+
+    0 is none, 1 what suits the style, and above it more; see :meth:`Ground.of`.
+
+    Attributes:
+        brushwork: how strong the strokes are where the photo is plain.
+        simplify: how much detail is left out.
+        outlines: how dark outlines are printed on top.
+        tint: how much of the photo's own colors is added.
+        tone: how far light and dark follow the photo's.
+    """
+
+    brushwork: float = 1.0
+    simplify: float = 1.0
+    outlines: float = 1.0
+    tint: float = 1.0
+    tone: float = 1.0
+
+
+AS_THE_STYLE = Amounts()
 
 
 @dataclass(frozen=True)
@@ -28,6 +57,8 @@ class Ground:
         flatten: how much of the painting's own fine texture is left out, as ``simplify`` does it
             to the photo.
         grain: of the paper or canvas, a standard deviation of values in [-1, 1].
+        tone: how far the painting's light and dark go towards the photo's, 0 to 1: see
+            :mod:`models.tone`.
     """
 
     simplify: float = 0.0
@@ -36,41 +67,43 @@ class Ground:
     tint: float = 0.0
     flatten: float = 0.0
     grain: float = 0.0
+    tone: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0 <= value <= LARGEST_GROUND:
-                raise ValueError(f"{name} must be from 0 to {LARGEST_GROUND:g}, got {value}")
-        if self.outlines > 1:
-            raise ValueError(f"outlines must be from 0 to 1, got {self.outlines}")
+            most = _most(name)
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} must be from 0 to {most:g}, got {value}")
 
-    def of(
-        self, simplify: float = 1.0, strokes: float = 1.0, outlines: float = 1.0, tint: float = 1.0
-    ) -> Ground:
-        """This ground where someone wants less or more than the style does.
-
-        To simplify is to leave out detail, the photo's and the painting's; the grain goes along
-        with the strokes.
-
-        Args:
-            simplify, strokes, outlines, tint: 0 is none, 1 what the style wants, and each 1 above
-                it as much again as MORE has, so that a style that wants none can be given some.
-        """
-
-        def amount(own: float, more: float, times: float) -> float:
-            return min(times, 1) * own + max(times - 1, 0) * more
-
+    def of(self, amounts: Amounts) -> Ground:
+        """This ground where someone wants less or more than the style does."""
+        times = asdict(amounts)
         return Ground(
-            amount(self.simplify, MORE.simplify, simplify),
-            amount(self.strokes, MORE.strokes, strokes),
-            min(amount(self.outlines, MORE.outlines, outlines), 1.0),
-            amount(self.tint, MORE.tint, tint),
-            amount(self.flatten, MORE.flatten, simplify),
-            amount(self.grain, MORE.grain, strokes),
+            **{
+                name: min(_amount(own, getattr(MORE, name), times[SCALED_BY[name]]), _most(name))
+                for name, own in asdict(self).items()
+            }
         )
 
 
-MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4, tint=0.25)
+# What each 1 above 1 of an amount adds, so that a style that wants none can be given some.
+MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4, tint=0.25, tone=0.3)
+
+# Which of a person's amounts scales what of a ground. To simplify is to leave out detail, the
+# photo's and the painting's; the grain goes along with the strokes.
+SCALED_BY = {
+    "simplify": "simplify",
+    "strokes": "brushwork",
+    "outlines": "outlines",
+    "tint": "tint",
+    "flatten": "simplify",
+    "grain": "brushwork",
+    "tone": "tone",
+}
+
+
+def _amount(own: float, more: float, times: float) -> float:
+    return min(times, 1) * own + max(times - 1, 0) * more
 
 
 @dataclass(frozen=True)
@@ -139,13 +172,9 @@ class StyleCode:
         def mixed(values: Iterable) -> Any:
             return sum(share * value for share, value in zip(shares, values, strict=True))
 
+        grounds = [asdict(code.ground) for code in codes]
         ground = Ground(
-            simplify=mixed(code.ground.simplify for code in codes),
-            strokes=mixed(code.ground.strokes for code in codes),
-            outlines=min(1.0, mixed(code.ground.outlines for code in codes)),
-            tint=mixed(code.ground.tint for code in codes),
-            flatten=mixed(code.ground.flatten for code in codes),
-            grain=mixed(code.ground.grain for code in codes),
+            **{name: min(mixed(g[name] for g in grounds), _most(name)) for name in grounds[0]}
         )
         tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
         return StyleCode(tensors, ground)

@@ -8,12 +8,13 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import gradio as gr
 
+import models
 from app import images
 from app.demo.components import MaskBrush
 from app.demo.examples import example_photos
@@ -80,10 +81,11 @@ def page_wish(
     simplify: float,
     outlines: float,
     tint: float,
+    tone: float,
     keep_color: bool,
     size: int,
 ) -> Wish:
-    """What the page's controls say, in their order there. size: pixels, or 0 for the photo's."""
+    """What the page's choices are, in their order there. size: pixels, or 0 for the photo's."""
     return Wish(
         style=style,
         painting=painting,
@@ -91,10 +93,7 @@ def page_wish(
         second_painting=second_painting,
         share=share,
         strength=strength,
-        brushwork=brushwork,
-        simplify=simplify,
-        outlines=outlines,
-        tint=tint,
+        amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
     )
@@ -167,42 +166,35 @@ class Actions:
                 photo = gr.skip()  # the same one again would be taken for a new one
             return photo, MaskBrush(data_url(picture, _BRUSH_SIDE))
 
+    def get_ready(self, photo: str | None = None, *choices) -> None:
+        """Reads and encodes while the visitor still looks for the button, if nobody else waits.
+
+        What is wrong with the photo or the style is said when it is to be painted.
+        """
+        if photo is None or len(self.jobs):
+            return
+        try:
+            wish = page_wish(*choices)
+            if wish.max_size is not None:  # a photo at its own size may be of any size
+                self.studio.get_ready(photo, wish)
+        except Exception as error:
+            _log.debug("a photo was not made ready", exc_info=error)
+
     def repaint(
         self,
-        last: Finished | None,
-        photo: str | None,
-        mask: str | None,
-        style: str,
-        painting: str | None,
-        second: str | None,
-        second_painting: str | None,
-        share: float,
-        strength: float,
-        brushwork: float,
-        simplify: float,
-        outlines: float,
-        tint: float,
-        keep_color: bool,
-        size: int,
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        last: Finished | None = None,
+        photo: str | None = None,
+        mask: str | None = None,
+        *choices,
     ):
-        """The painting; `files` then makes what is downloaded of it, once the page shows it."""
+        """The painting; `files` then makes what is downloaded of it, once the page shows it.
+
+        choices: as page_wish takes them.
+        """
         with answering(), self.jobs.running(request.session_hash) as check:
-            wish = page_wish(
-                style,
-                painting,
-                second,
-                second_painting,
-                share,
-                strength,
-                brushwork,
-                simplify,
-                outlines,
-                tint,
-                keep_color,
-                size,
-            )
+            wish = page_wish(*choices)
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
             picture = self.studio.read(photo, max_size=wish.max_size)
             painted = self.studio.paint(picture, wish, _reporter(progress, check, "Painting"))
@@ -236,25 +228,15 @@ class Actions:
             ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
             yield facts, gr.skip(), *ready
 
-    def strip(
-        self,
-        photo: str | None,
-        strength: float,
-        brushwork: float,
-        simplify: float,
-        outlines: float,
-        tint: float,
-        keep_color: bool,
-        request: gr.Request,
-    ):
+    def strip(self, request: gr.Request, photo: str | None = None, *choices):
         """The photo in every built-in style, small, one after the other as they are painted."""
         with answering(), self.jobs.running(request.session_hash) as check:
+            chosen = dataclasses.replace(page_wish(*choices), second="", max_size=_STRIP_SIDE)
             picture = self.studio.read(photo, max_size=_STRIP_SIDE)
             with self.studio.new_folder() as folder:
                 shown = []
                 for number, name in enumerate(self.studio.names):
-                    how = (strength, brushwork, simplify, outlines, tint, keep_color)
-                    wish = page_wish(name, None, "", None, 0, *how, _STRIP_SIDE)
+                    wish = dataclasses.replace(chosen, style=name)
                     after = self.studio.paint(picture, wish, lambda _: check()).after
                     path = save_shown(after, folder / str(number))
                     shown.append((str(path), TITLES.get(name, name)))
@@ -262,41 +244,17 @@ class Actions:
 
     def batch(
         self,
-        photos: list[str],
-        format: str,
-        style: str,
-        painting: str | None,
-        second: str | None,
-        second_painting: str | None,
-        share: float,
-        strength: float,
-        brushwork: float,
-        simplify: float,
-        outlines: float,
-        tint: float,
-        keep_color: bool,
-        size: int,
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        photos: Sequence[str] = (),
+        format: str = "png",
+        *choices,
     ):
-        """All photos in one ZIP file, and what became of each."""
+        """All photos in one ZIP file, and what became of each. choices: as page_wish takes them."""
         with answering(), self.jobs.running(request.session_hash) as check:
             if not photos:
                 raise RefusedError("Choose some photos first.")
-            wish = page_wish(
-                style,
-                painting,
-                second,
-                second_painting,
-                share,
-                strength,
-                brushwork,
-                simplify,
-                outlines,
-                tint,
-                keep_color,
-                size,
-            )
+            wish = page_wish(*choices)
             self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
             with self.studio.new_folder() as folder:
                 file = folder / f"repainted-{wish.label[:60]}.zip".replace(":", "-")
@@ -368,6 +326,7 @@ class Actions:
         simplify: float = 1.0,
         outlines: float = 1.0,
         tint: float = 1.0,
+        tone: float = 1.0,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -380,6 +339,7 @@ class Actions:
         brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
         simplify: how much of the photo's detail is left out, likewise. outlines: how dark its
         outlines are printed on top, likewise. tint: how much of its own colors is added, likewise.
+        tone: how far the painting is light and dark where the photo is, likewise.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -390,10 +350,7 @@ class Actions:
                 share=share,
                 strength=strength,
                 keep_color=keep_color or None,
-                brushwork=brushwork,
-                simplify=simplify,
-                outlines=outlines,
-                tint=tint,
+                amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

@@ -104,6 +104,7 @@ class _Choices(NamedTuple):
     simplify: gr.Slider
     outlines: gr.Slider
     tint: gr.Slider
+    tone: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
 
@@ -224,7 +225,8 @@ def _options_section() -> tuple:
         with gr.Column(min_width=260):
             outlines = _control("Outlines", "0 draws none")
             tint = _control("Tint", "0 adds none of the photo's colors")
-    return strength, brushwork, simplify, outlines, tint, keep_color, size
+            tone = _control("Tone", "0 leaves light and dark to the style")
+    return strength, brushwork, simplify, outlines, tint, tone, keep_color, size
 
 
 def _control(label: str, info: str) -> gr.Slider:
@@ -309,13 +311,27 @@ def _wire_inputs(
     # What the last photo looks like in every style is put away.
     given.photo.change(lambda: gr.Gallery(visible=False), None, one.strip, **_QUICK)
     # Through the queue: what is wrong with a photo is shown only then.
-    given.photo.change(
+    looked = given.photo.change(
         actions.look,
         [given.photo, choices.size],
         [given.photo, given.brush],
         concurrency_limit=4,
         show_progress="hidden",
         api_visibility="private",
+    )
+    # What takes time before a photo can be painted is done before it is asked for.
+    ready = {"fn": actions.get_ready, "inputs": [given.photo, *choices], **_QUICK}
+    looked.success(**ready)
+    gr.on(
+        [
+            choices.style.change,
+            choices.painting.change,
+            choices.second.change,
+            choices.second_painting.change,
+            choices.size.change,
+        ],
+        trigger_mode="always_last",
+        **ready,
     )
     given.examples.select(actions.example, None, given.photo, **_QUICK)
     for tab, single in ((given.one, True), (given.many, False)):
@@ -350,15 +366,7 @@ def _wire_painting(
     click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
     strip = one.every.click(
         actions.strip,
-        [
-            given.photo,
-            choices.strength,
-            choices.brushwork,
-            choices.simplify,
-            choices.outlines,
-            choices.tint,
-            choices.keep_color,
-        ],
+        [given.photo, *choices],
         one.strip,
         concurrency_id=_ONE,
         **_SLOW,
@@ -440,6 +448,7 @@ def _endpoints(actions: Actions) -> None:
             gr.Number(1.0, label="simplify"),
             gr.Number(1.0, label="outlines"),
             gr.Number(1.0, label="tint"),
+            gr.Number(1.0, label="tone"),
         ]
         gr.Button().click(
             actions.stylize,

@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from PIL import Image
 
+import models
 from app import images
 from app.images import ImageError, Picture
 from app.painter import Painter
 from models import StyleCode
+from models.style_code import AS_THE_STYLE
 
 # How the built-in styles are written on the page; any other name is shown as it is.
 TITLES = {"cezanne": "Cézanne", "monet": "Monet", "ukiyoe": "Ukiyo-e", "vangogh": "Van Gogh"}
@@ -52,9 +54,8 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. brushwork, simplify, outlines, tint: as in Painter.paint. max_size: pixels on
-    the longest side, None for the photo's own. mask: a picture whose white part is painted, None
-    for everywhere.
+    strength: 0..1. amounts: as in Painter.paint. max_size: pixels on the longest side, None for
+    the photo's own. mask: a picture whose white part is painted, None for everywhere.
     """
 
     style: str
@@ -64,10 +65,7 @@ class Wish:
     share: float = 0.5
     strength: float = 1.0
     keep_color: str | None = None
-    brushwork: float = 1.0
-    simplify: float = 1.0
-    outlines: float = 1.0
-    tint: float = 1.0
+    amounts: models.Amounts = AS_THE_STYLE
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -171,6 +169,12 @@ class Studio:
             raise RefusedError(f"There is no style {style!r}; there are {names}.")
         return self.painter.style(style)
 
+    def get_ready(self, file: str | Path, wish: Wish) -> None:
+        """What can be done of a painting before it is wished for: the style and the photo read."""
+        code = self.code(wish)
+        photo = self.read(file, max_size=wish.max_size)
+        self.painter.remember(photo, code, wish.amounts)
+
     def paint(
         self, photo: Picture, wish: Wish, progress: Callable[[float], None] | None = None
     ) -> Painted:
@@ -184,10 +188,7 @@ class Studio:
             code,
             strength=wish.strength,
             keep_color=wish.keep_color,
-            brushwork=wish.brushwork,
-            simplify=wish.simplify,
-            outlines=wish.outlines,
-            tint=wish.tint,
+            amounts=wish.amounts,
             mask=wish.mask,
             progress=progress,
         )

@@ -129,6 +129,7 @@ def test_all_that_is_optional_reaches_the_painter(
         simplify=2.0,
         outlines=1.5,
         tint=2.0,
+        tone=1.5,
         api_name="/stylize",
     )
     assert Path(file).name == "chelsea-dots-stripes.png"
@@ -139,10 +140,7 @@ def test_all_that_is_optional_reaches_the_painter(
         max_size=80,
         keep_color="luminance",
         mask=images.gray(images.load(photos / "mask.png")),
-        brushwork=2.5,
-        simplify=2.0,
-        outlines=1.5,
-        tint=2.0,
+        amounts=models.Amounts(2.5, 2.0, 1.5, 2.0, 1.5),
     )
     assert_same_picture(file, wanted)
 
@@ -189,6 +187,7 @@ def test_twenty_requests_at_once_are_all_answered(
         ({"brushwork": 4}, "Brushwork must be between 0 and 3.0, got 4"),
         ({"simplify": 4}, "Simplify must be between 0 and 3.0, got 4"),
         ({"tint": -1}, "Tint must be between 0 and 3.0, got -1"),
+        ({"tone": 4}, "Tone must be between 0 and 3.0, got 4"),
         ({"outlines": 4}, "Outlines must be between 0 and 3.0, got 4"),
         ({"share": -1, "second_style": "stripes"}, None),
         ({"share": 3, "second_style": "stripes"}, "The share of the second style is a number"),
@@ -376,10 +375,10 @@ def test_a_photo_is_decoded_once_for_several_styles(
 
 def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
-    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, 1, False, 64]
+    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, *[1] * 6, False, 64]
 
     def repaint(last: Finished | None) -> Finished:
-        return actions.repaint(last, *inputs, visitor, lambda *_, **__: None)[1]
+        return actions.repaint(visitor, lambda *_, **__: None, last, *inputs)[1]
 
     first = repaint(None)
     second = repaint(first)
@@ -393,6 +392,33 @@ def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos
     assert images.load(facts["result"]).width == 64
     # Nor are they written twice: a page keeps no pixels of what it has the files of.
     assert second.painted is None
+
+
+def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
+    checkpoint: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painter, encoded = Painter(checkpoint, device="cpu"), []
+    encode = painter.network.encode_photo
+    monkeypatch.setattr(
+        painter.network, "encode_photo", lambda *given: encoded.append(1) or encode(*given)
+    )
+    actions = Actions(Studio(painter, tmp_path / "results"))
+    visitor = SimpleNamespace(session_hash="visitor")
+    choices = ["dots", None, "stripes", None, 0.5, *[1] * 6, False, 64]
+    photo = str(photos / "coffee.png")
+    with actions.jobs.running("another visitor"):
+        actions.get_ready(photo, *choices)
+    assert not encoded
+    actions.get_ready(photo, *choices)
+    assert len(encoded) == 1
+    actions.repaint(visitor, lambda *_, **__: None, None, photo, "", *choices)
+    assert len(encoded) == 1
+    # What cannot be made ready is no error before it is asked for.
+    actions.get_ready(None, *choices)
+    actions.get_ready(str(photos / "gone.png"), *choices)
+    actions.get_ready(photo, "", *choices[1:])
+    actions.get_ready(photo, *choices[:-1], 0)
+    assert len(encoded) == 1
 
 
 def test_rest_begins_once_after_each_stretch_of_work() -> None:
@@ -424,8 +450,8 @@ def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
 
     def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
-        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, 1, 1, 1, 1, 1, False, size]
-        shown, finished = actions.repaint(last, *inputs, visitor, lambda *_, **__: None)
+        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, *[1] * 6, False, size]
+        shown, finished = actions.repaint(visitor, lambda *_, **__: None, last, *inputs)
         return *shown, finished
 
     before, after, finished = repaint(None, "coffee.png", 64)

@@ -173,15 +173,17 @@ def test_brushwork_makes_a_plain_photo_livelier_and_is_not_mixed_up_with_another
     sky, style = Picture(skimage.data.rocket()[:80, 240:400]), tiny.style("dots")
 
     def roughness(brushwork: float) -> float:
-        painted = tiny.paint(sky, style, brushwork=brushwork).rgb.astype(float)
-        return float(np.abs(np.diff(painted, axis=1)).mean())
+        painted = tiny.paint(sky, style, amounts=models.Amounts(brushwork)).rgb
+        return float(np.abs(np.diff(painted.astype(float), axis=1)).mean())
 
     assert roughness(0) < roughness(1) < roughness(3)  # content of each is remembered apart
 
 
 def test_what_a_style_wants_left_out_is_left_out_and_can_be_more_or_less(tiny, large):
     style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3))
-    found = {s: tiny.paint(large, style, simplify=s).rgb for s in (0, 0.5, 1, 3)}
+    found = {
+        s: tiny.paint(large, style, amounts=models.Amounts(simplify=s)).rgb for s in (0, 0.5, 1, 3)
+    }
     plain = tiny.paint(large, tiny.style("dots")).rgb
     assert np.array_equal(found[0], plain)  # content of each is remembered apart
 
@@ -191,21 +193,28 @@ def test_what_a_style_wants_left_out_is_left_out_and_can_be_more_or_less(tiny, l
     roughnesses = [roughness(rgb) for rgb in found.values()]
     assert roughnesses == sorted(roughnesses, reverse=True) and len(set(roughnesses)) == 4
     # A style that wants none is given some where it is asked for.
-    more = roughness(tiny.paint(large, tiny.style("dots"), simplify=3).rgb)
+    more = roughness(tiny.paint(large, tiny.style("dots"), amounts=models.Amounts(simplify=3)).rgb)
     assert roughness(found[1]) < more < roughness(plain)
 
 
 def test_outlines_are_printed_dark_and_only_where_they_are(tiny, large):
     style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb
     printing = replace(style, ground=models.Ground(outlines=0.8))
-    found = {o: tiny.paint(large, printing, outlines=o).rgb for o in (0, 0.5, 1)}
+    found = {
+        o: tiny.paint(large, printing, amounts=models.Amounts(outlines=o)).rgb for o in (0, 0.5, 1)
+    }
     assert np.array_equal(found[0], plain)  # content of each is remembered apart
     assert (found[0] >= found[0.5]).all() and (found[0.5] >= found[1]).all()
     darker = found[0].astype(int) - found[1]
     assert 0.01 < (darker > 20).any(2).mean() < 0.5
     # A style that has none gets some where they are asked for, and half of a strength half.
-    np.testing.assert_array_equal(tiny.paint(large, style, outlines=3).rgb, found[1])
-    half, bare = (tiny.paint(large, printing, 0.5, outlines=o).rgb.astype(int) for o in (1, 0))
+    np.testing.assert_array_equal(
+        tiny.paint(large, style, amounts=models.Amounts(outlines=3)).rgb, found[1]
+    )
+    half, bare = (
+        tiny.paint(large, printing, 0.5, amounts=models.Amounts(outlines=o)).rgb.astype(int)
+        for o in (1, 0)
+    )
     assert 0 < (bare - half).max() <= 0.4 * 255 + 1
 
 
@@ -221,7 +230,10 @@ def test_what_is_flattened_is_the_painting(tiny, large):
 
 def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(tiny, large):
     style = replace(tiny.style("dots"), ground=models.Ground(strokes=0.0, grain=0.1))
-    whole, bare = (tiny.paint(large, style, brushwork=b).rgb.astype(float) for b in (1, 0))
+    whole, bare = (
+        tiny.paint(large, style, amounts=models.Amounts(brushwork=b)).rgb.astype(float)
+        for b in (1, 0)
+    )
     shown = ((whole > 0) & (whole < 255)).all(2)
     grain = (whole - bare)[shown]
     assert 0.08 < grain.std() / 127.5 < 0.12 and abs(grain.mean()) < 1
@@ -234,7 +246,9 @@ def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(t
 def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
     style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb.astype(float)
     tinted = tiny.paint(large, replace(style, ground=models.Ground(tint=0.25))).rgb.astype(float)
-    np.testing.assert_array_equal(tiny.paint(large, style, tint=2).rgb, tinted)
+    np.testing.assert_array_equal(
+        tiny.paint(large, style, amounts=models.Amounts(tint=2)).rgb, tinted
+    )
     shown = ((tinted > 0) & (tinted < 255)).all(2)  # where nothing was cut off
 
     def luma(rgb: np.ndarray) -> np.ndarray:
@@ -246,26 +260,38 @@ def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
     assert np.abs(own).max() > 20
 
 
+def test_tone_has_the_painting_dark_where_the_photo_is(tiny, large):
+    style, own = tiny.style("dots"), large.rgb @ (0.299, 0.587, 0.114)
+    toned = replace(style, ground=models.Ground(tone=0.5))
+
+    def off(style: models.StyleCode, tone: float) -> float:
+        """How far luma is from the photo's, over 16 px, levels."""
+        painted = tiny.paint(large, style, amounts=models.Amounts(tone=tone)).rgb
+        height, width = (16 * (n // 16) for n in own.shape)
+        missing = (painted @ (0.299, 0.587, 0.114) - own)[:height, :width]
+        return float(np.abs(missing.reshape(height // 16, 16, -1, 16).mean((1, 3))).mean())
+
+    found = [off(toned, tone) for tone in (0, 0.5, 1, 3)]
+    assert found == sorted(found, reverse=True) and found[0] == off(style, 1)
+    assert found[2] < 0.6 * found[0] and found[3] < 0.15 * found[0]
+    assert off(style, 3) == pytest.approx(off(toned, 4 / 3), rel=0.01)  # some where it wants none
+
+
 def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large):
     style = replace(
-        tiny.style("dots"), ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2)
+        tiny.style("dots"),
+        ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2, tone=0.5),
     )
     mask = np.full(large.rgb.shape[:2], 255, np.uint8)
     tiled = tiny.paint(large, style, tile=64, mask=mask)
     assert levels(tiled, tiny.paint(large, style)).max() <= 2
 
 
-@pytest.mark.parametrize("control", ["simplify", "outlines", "tint"])
+@pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint", "tone"])
 @pytest.mark.parametrize("amount", [-0.01, 3.1, float("nan")])
 def test_what_suits_a_style_outside_its_range_is_refused(tiny, photo, control, amount):
     with pytest.raises(ValueError, match=f"{control} must be between 0 and 3"):
-        tiny.paint(photo, tiny.style("dots"), **{control: amount})
-
-
-@pytest.mark.parametrize("brushwork", [-0.01, 3.1, float("nan")])
-def test_a_brushwork_outside_its_range_is_refused(tiny, photo, brushwork):
-    with pytest.raises(ValueError, match="brushwork must be between 0 and 3"):
-        tiny.paint(photo, tiny.style("dots"), brushwork=brushwork)
+        tiny.paint(photo, tiny.style("dots"), amounts=models.Amounts(**{control: amount}))
 
 
 @pytest.mark.parametrize("strength", [-0.01, 1.01, float("nan"), float("inf")])
@@ -460,6 +486,15 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
     assert len(encoded) == 2
     own.paint(photo, own.style("dots"))  # which wants another ground
     assert len(encoded) == 3
+    # And what is encoded ahead is not encoded again.
+    ahead, amounts = Picture(photo.rgb[:, ::-1].copy()), models.Amounts(simplify=2)
+    own.remember(ahead, own.style("dots"), amounts)
+    assert len(encoded) == 4
+    painted = own.paint(ahead, own.style("dots"), amounts=amounts)
+    assert len(encoded) == 4
+    forgetful = Painter(checkpoint, device="cpu", remembered_content=0)
+    wanted = forgetful.paint(ahead, own.style("dots"), amounts=amounts)
+    np.testing.assert_array_equal(painted.rgb, wanted.rgb)
 
 
 def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
@@ -474,6 +509,8 @@ def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
         own.paint(picture, own.style("dots"))
     assert len(encoded) == 3
     own.paint(shifted[0], own.style("dots"))
+    assert len(encoded) == 4
+    own.remember(Picture(np.tile(photo.rgb, (9, 9, 1))), own.style("dots"))  # it would not stay
     assert len(encoded) == 4
     none = Painter(checkpoint, device="cpu", remembered_content=0)
     assert np.array_equal(

@@ -16,6 +16,7 @@ import skimage.data
 import torch
 from PIL import Image
 
+import models
 from app import batch, images, stylize
 from app.painter import KEEP_COLOR, Painter, Region
 
@@ -282,7 +283,7 @@ def test_a_blend_without_a_style_is_its_parts(run, photos, tmp_path, checkpoint,
 
 
 @pytest.mark.parametrize("together", [(), ("--batch", "2")])
-@pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint"])
+@pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint", "tone"])
 def test_more_than_suits_a_style_reaches_the_painter(tmp_path, checkpoint, control, together):
     (tmp_path / "in").mkdir()
     for name in ("one.png", "two.png"):  # a plain sky for the one, a cat's hair for the other
@@ -294,7 +295,10 @@ def test_more_than_suits_a_style_reaches_the_painter(tmp_path, checkpoint, contr
     painter = Painter(checkpoint, "cpu")
     photo, style = images.load(tmp_path / "in" / "one.png"), painter.style("stripes")
     painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
-    wanted, usual = (painter.paint(photo, style, **{control: amount}).rgb for amount in (3, 1))
+    wanted, usual = (
+        painter.paint(photo, style, amounts=models.Amounts(**{control: amount})).rgb
+        for amount in (3, 1)
+    )
     assert np.abs(painted - wanted).max() <= 1
     assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
 
@@ -596,7 +600,7 @@ def refused(result: tuple[int, str, str], out: Path) -> str:
     return err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("option", ["--brushwork", "--simplify", "--outlines", "--tint"])
+@pytest.mark.parametrize("option", ["--brushwork", "--simplify", "--outlines", "--tint", "--tone"])
 @pytest.mark.parametrize("number", ["-0.1", "3.1", "nan", "bold"])
 def test_a_number_outside_0_to_3(run, photos, tmp_path, option, number):
     message = refused(run(photos, f"{option}={number}"), tmp_path / "out")

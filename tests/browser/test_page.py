@@ -87,10 +87,11 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     page.get_by_label("number input for Simplify").fill("2")
     page.get_by_label("number input for Outlines").fill("1.5")
     page.get_by_label("number input for Tint").fill("0.5")
+    page.get_by_label("number input for Tone").fill("1.7")
     paint(page)
     name, file = download(page)
     assert name == "cat-stripes-2.png"
-    sliders = ("--simplify", "2", "--outlines", "1.5", "--tint", "0.5")
+    sliders = ("--simplify", "2", "--outlines", "1.5", "--tint", "0.5", "--tone", "1.7")
     how = ("--style", "stripes:2", *sliders, "--max-size", "1024")
     wanted = from_command_line(photos / "cat.png", *how)
     np.testing.assert_array_equal(pixels(file), wanted)
@@ -114,6 +115,27 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     half = ("--strength", "0.5", "--brushwork", "2", *sliders)
     again = from_command_line(photo, "--style", "dots", *half, "--keep-color")
     np.testing.assert_array_equal(pixels(file), again)
+
+
+def test_the_photo_is_encoded_while_the_visitor_looks_for_the_button(page, photos, painter):
+    kept = painter._contents.kept
+    kept.clear()
+    upload(page, photos / "cat.png")
+    choose(page, "dots")
+
+    def wait_for_content(count: int) -> None:
+        for _ in range(PATIENCE // 20):
+            if len(kept) == count:
+                return
+            threading.Event().wait(0.02)
+        pytest.fail(f"{len(kept)} contents are remembered, not {count}")
+
+    wait_for_content(1)
+    choose(page, "stripes, variant 2")  # which wants another ground
+    wait_for_content(2)
+    before = dict(kept)
+    paint(page)
+    assert dict(kept) == before
 
 
 def test_a_turned_photo_in_the_style_of_an_own_painting(page, photos, from_command_line):

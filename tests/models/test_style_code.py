@@ -87,19 +87,28 @@ def test_a_ground_out_of_range_is_refused(wrong):
         models.Ground(tint=wrong)
     with pytest.raises(ValueError, match="outlines must be from 0 to"):
         models.Ground(outlines=wrong)
-    with pytest.raises(ValueError, match="outlines must be from 0 to 1"):
-        models.Ground(outlines=1.01)
+    for share in ("outlines", "tone"):
+        with pytest.raises(ValueError, match=f"{share} must be from 0 to 1,"):
+            models.Ground(**{share: 1.01})
 
 
 def test_a_ground_can_be_less_or_more_than_the_style_wants():
     some, none = models.Ground(0.2, 0.5), models.Ground(0.0, 0.0)
-    assert some.of() == some and some.of(0, 0) == none.of() == none
-    assert some.of(simplify=0.5, strokes=0.5) == models.Ground(0.1, 0.25)
-    assert some.of(simplify=2, strokes=3) == models.Ground(0.2 + 0.1, 0.5 + 2.0)
-    assert none.of(simplify=3, strokes=2) == models.Ground(0.2, 1.0)
-    dark = models.Ground(outlines=0.8)
-    assert dark.of(outlines=0.5).outlines == 0.4 and none.of(outlines=2).outlines == 0.4
-    assert dark.of(outlines=3).outlines == 1  # black is black
-    assert models.Ground(grain=0.2).of(strokes=0.5).grain == 0.1
-    assert models.Ground(flatten=0.2).of(simplify=0.5).flatten == 0.1
-    assert models.Ground(tint=0.5).of(tint=2).tint == 0.75 and none.of(tint=3).tint == 0.5
+
+    def amounts(*all_of_them: float, **some_of_them: float) -> models.Amounts:
+        return models.Amounts(*all_of_them, **some_of_them)
+
+    assert some.of(amounts()) == some and some.of(amounts(0, 0)) == none.of(amounts()) == none
+    assert some.of(amounts(simplify=0.5, brushwork=0.5)) == models.Ground(0.1, 0.25)
+    assert some.of(amounts(simplify=2, brushwork=3)) == models.Ground(0.2 + 0.1, 0.5 + 2.0)
+    assert none.of(amounts(simplify=3, brushwork=2)) == models.Ground(0.2, 1.0)
+    dark, lit = models.Ground(outlines=0.8), models.Ground(tone=0.8)
+    assert dark.of(amounts(outlines=0.5)).outlines == 0.4
+    assert none.of(amounts(outlines=2)).outlines == 0.4
+    assert dark.of(amounts(outlines=3)).outlines == 1  # black is black
+    assert lit.of(amounts(tone=0.5)).tone == 0.4 and none.of(amounts(tone=2)).tone == 0.3
+    assert lit.of(amounts(tone=3)).tone == 1
+    assert models.Ground(grain=0.2).of(amounts(brushwork=0.5)).grain == 0.1
+    assert models.Ground(flatten=0.2).of(amounts(simplify=0.5)).flatten == 0.1
+    assert models.Ground(tint=0.5).of(amounts(tint=2)).tint == 0.75
+    assert none.of(amounts(tint=3)).tint == 0.5
