@@ -65,7 +65,10 @@ def matching(photo: Tensor, painted: Tensor, weights: Tensor | None = None) -> M
     with statistics.record(weights, pool=True):
         mean_out, target = statistics.mean_and_covariance(photo, 1)
         mean_in, covariance = statistics.mean_and_covariance(painted, 1)
-    noise = _EPS * torch.eye(3, dtype=covariance.dtype, device=covariance.device)
-    root, inverse = wct.sqrtm(covariance + noise), wct.inv_sqrtm(covariance + noise)
-    matrix = inverse @ wct.sqrtm(root @ (target + noise) @ root) @ inverse
-    return Matching(matrix, mean_in, mean_out)
+    # Colors that hardly vary in one direction have an inverse root of 60: in double precision, and
+    # on the CPU, since not every device has that.
+    noise = _EPS * torch.eye(3, dtype=torch.float64)
+    target, covariance = target.cpu().double() + noise, covariance.cpu().double() + noise
+    root, inverse = wct.sqrtm(covariance), wct.inv_sqrtm(covariance)
+    matrix = inverse @ wct.sqrtm(root @ target @ root) @ inverse
+    return Matching(matrix.to(mean_in), mean_in, mean_out)
