@@ -4,6 +4,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import platform
 import random
 import subprocess
 import sys
@@ -432,3 +433,39 @@ def test_a_pipe_that_nobody_reads_ends_the_program_quietly(photos, checkpoint, t
     assert "Traceback" not in errors
     assert "Exception" not in errors
     assert not list((tmp_path / "out").glob("*.part"))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc what it handed out")
+def test_a_batch_of_ever_new_sizes_does_not_grow():
+    # In a process of its own: the limits are read once, when torch first computes.
+    script = """
+import ctypes, itertools
+from app.images import Picture
+from app.painter import Painter
+from app.shipped import CHECKPOINT
+import numpy as np
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+mallinfo2 = ctypes.CDLL("libc.so.6").mallinfo2
+mallinfo2.restype = Info
+painter = Painter(CHECKPOINT, "cpu", remembered_content=0)
+style, noise = painter.style("monet"), np.random.default_rng(0)
+for number, (high, wide) in enumerate(itertools.product(range(16, 72, 4), range(16, 48, 4))):
+    painter.paint(Picture(noise.integers(0, 255, (high, wide, 3), np.uint8)), style)
+    if number in (31, 111):
+        info = mallinfo2()
+        print(info.uordblks + info.hblkhd)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    early, late = map(int, done.stdout.split())
+    assert late - early < 1_000_000  # of 80 sizes; without the limits 9 million
