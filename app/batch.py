@@ -355,6 +355,7 @@ def paint_together(
     strength: float = 1.0,
     keep_color: str | None = None,
     amounts: models.Amounts = AS_THE_STYLE,
+    brush_size: int = 1,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -366,7 +367,7 @@ def paint_together(
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
     style = style.to(painter.device)
-    canvas = Canvas(amounts=amounts)
+    canvas = Canvas(amounts=amounts, brush=brush_size)
     painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":

@@ -12,7 +12,7 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import outlines, simplification, statistics, tone
+from models import brush_size, outlines, simplification, statistics, tone
 from models.network import STRIDE
 from models.strokes import Canvas
 from models.style_code import AS_THE_STYLE
@@ -34,6 +34,7 @@ class Brush:
 
     Args:
         amounts: how much of what the style wants of the photo is wanted.
+        brush_size: how large the strokes are, one of models.brush_size.SIZES.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -47,25 +48,35 @@ class Brush:
         strength: float,
         keep_color: str | None,
         amounts: models.Amounts = AS_THE_STYLE,
+        brush_size: int = 1,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.strength = region.style.to(device), strength
         self.keep_color, self.origin = keep_color, origin
-        self.amounts = amounts
+        self.amounts, self.brush_size = amounts, brush_size
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
 
     @property
+    def stride(self) -> int:
+        """Pixels: tiles of the photo that begin at multiples of it fit together."""
+        return STRIDE * self.brush_size
+
+    @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
         ground, reach = self.ground, self.network.reach
+        if ground.flatten:
+            reach += simplification.REACH
+        if self.brush_size > 1:
+            reach = self.brush_size * (reach + brush_size.REACH)
+        if ground.tone:
+            reach += tone.REACH
         if ground.outlines:
             reach = max(reach, outlines.REACH)
-        simplified = (ground.simplify > 0) + (ground.flatten > 0)  # before and after
-        reach += simplified * simplification.REACH
-        return reach + tone.REACH if ground.tone else reach
+        return reach + simplification.REACH if ground.simplify else reach
 
     @property
     def ground(self) -> models.Ground:
@@ -80,7 +91,7 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        digest.update(repr((self.rgb.shape, self.origin, self.ground)).encode())
+        digest.update(repr((self.rgb.shape, self.origin, self.ground, self.brush_size)).encode())
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.
@@ -97,7 +108,9 @@ class Brush:
         """Read the region's statistics from samples, to hold them in every tile."""
         bounds = self.region.bounds(*self.rgb.shape[:2])
         weight = None if self.region.mask is None else self._weight
-        boxes = tiles.samples(bounds, _sampled(bounds.area), SAMPLE_SIDE, STRIDE, weight)
+        side = SAMPLE_SIDE * self.brush_size
+        pixels = min(bounds.area, self.brush_size * _sampled(bounds.area))
+        boxes = tiles.samples(bounds, pixels, side, self.stride, weight)
         photos = torch.cat([self._tensor(box) for box in boxes])
         shares = [self.share(box) for box in boxes]
         weights = None
@@ -137,7 +150,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.amounts)
+        return Canvas(places, self.amounts, self.brush_size)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

@@ -17,6 +17,7 @@ import models
 from app import color, images, mapped, tiles
 from app.brush import MOST, WHOLE, Brush
 from app.regions import Region
+from models.brush_size import SIZES
 from models.network import STRIDE
 from models.style_code import AS_THE_STYLE
 
@@ -133,6 +134,7 @@ class Painter:
         picture: images.Picture,
         style: models.StyleCode,
         amounts: models.Amounts = AS_THE_STYLE,
+        brush_size: int = 1,
     ) -> None:
         """Encode a picture that may be painted soon: `paint` with the same is faster then.
 
@@ -143,9 +145,10 @@ class Painter:
             return
         with self._one_at_a_time, torch.no_grad():
             region = Region(style)
-            self._contents.of(
-                Brush(self.network, self.device, picture.rgb, region, 1.0, None, amounts)
+            brush = Brush(
+                self.network, self.device, picture.rgb, region, 1.0, None, amounts, brush_size
             )
+            self._contents.of(brush)
 
     def paint(
         self,
@@ -156,6 +159,7 @@ class Painter:
         *,
         keep_color: str | None = None,
         amounts: models.Amounts = AS_THE_STYLE,
+        brush_size: int = 1,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -167,13 +171,14 @@ class Painter:
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. amounts: how much
         of what the style wants of a photo is wanted, each up to MOST; brushwork is without effect
-        on a network that was trained without. mask: where a single style is painted, as in
-        Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
+        on a network that was trained without. brush_size: how many times larger than the network's
+        own the strokes are, one of models.brush_size.SIZES. mask: where a single style is painted,
+        as in Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
         pixels and in tiles beyond. progress: called with the share that is done, from 0 to 1; what
         it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color, an amount out of its range, or a mask beside regions.
+        an unknown keep_color or brush_size, an amount out of its range, or a mask beside regions.
         """
         if not (math.isfinite(strength) and 0 <= strength <= 1):
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
@@ -182,6 +187,8 @@ class Painter:
         for name, value in asdict(amounts).items():
             if not 0 <= value <= MOST:
                 raise ValueError(f"{name} must be between 0 and {MOST}, got {value}")
+        if brush_size not in SIZES:
+            raise ValueError(f"brush_size must be one of {SIZES}, got {brush_size}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -196,7 +203,7 @@ class Painter:
             mapped.let_go(unchanged, picture.rgb)
             return replace(picture, rgb=unchanged)
         with self._one_at_a_time, torch.no_grad():
-            how = {"keep_color": keep_color, "amounts": amounts}
+            how = {"keep_color": keep_color, "amounts": amounts, "brush_size": brush_size}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
         return replace(picture, rgb=rgb)
 
@@ -218,7 +225,8 @@ class Painter:
             if region.bounds(height, width) is not None
         ]
         reach = max((brush.reach for brush in brushes), default=0)
-        plan = list(tiles.plan(height, width, side, reach, STRIDE))
+        stride = max((brush.stride for brush in brushes), default=STRIDE)
+        plan = list(tiles.plan(height, width, side, reach, stride))
         tiled = len(plan) > 1
         steps = _Steps(len(brushes) * (len(plan) + tiled), len(self.network.hops), progress)
         hooks = [hop.register_forward_hook(steps.next_hop) for hop in self.network.hops]

@@ -27,6 +27,7 @@ from app import batch, color, images, shipped
 from app.batch import Job, Outcome
 from app.brush import MOST, WHOLE
 from app.painter import KEEP_COLOR, Painter, Region
+from models.brush_size import SIZES
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
 BROKEN_PIPE = 141
@@ -136,7 +137,7 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        how = chosen(args)
+        how = chosen(args) | {"brush_size": args.brush_size}
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
             return batch.paint_together(pictures, painter, style, args.strength, **how)
@@ -209,6 +210,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "strength": args.strength,
         "keep_color": args.keep_color,
         **{name: getattr(args, name) for name in CONTROLS},
+        "brush_size": args.brush_size,
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -390,6 +392,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="IMAGE",
         help="paint where this picture is white and leave the photo where it is black; the first "
         "belongs to the first --style, and so on",
+    )
+    parser.add_argument(
+        "--brush-size",
+        type=int,
+        choices=SIZES,
+        default=1,
+        help="how many times larger the strokes are (default: 1, strokes of the same few pixels "
+        "in a picture of any size); faster, too",
     )
     parser.add_argument(
         "--tile",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models import outlines, strokes, tone
+from models import brush_size, outlines, strokes, tone
 from models.measures import gray
 from models.simplification import simplified
 from models.strokes import SIDE, Origins
@@ -37,6 +37,8 @@ class Finish:
             :func:`models.tone.toned`. None: both stay as painted.
         grain: (B, 1, H, W) or one for all, added to all three colors; None: no grain.
         ink: (B, 1, H, W), 0 to 1, printed on top; None: no outlines.
+        brush: how many times the painting is enlarged after it is flattened; by
+        edges: the photo's luma, (B, 1, H, W); see :func:`models.brush_size.enlarged`.
     """
 
     flatten: float = 0.0
@@ -45,21 +47,27 @@ class Finish:
     tone: Tensor | None = None
     grain: Tensor | None = None
     ink: Tensor | None = None
+    brush: int = 1
+    edges: Tensor | None = None
 
     @staticmethod
-    def of(photo: Tensor, ground: Ground, origins: Origins = ((0, 0),)) -> Finish:
+    def of(photo: Tensor, ground: Ground, origins: Origins = ((0, 0),), brush: int = 1) -> Finish:
         """What a style's ground wants for photos (B, 3, H, W) in [-1, 1].
 
         Args:
-            origins: where the photos lie on the paper, as a :class:`models.strokes.Canvas` has it.
+            origins, brush: where the photos lie on the paper, and how large the strokes are, as a
+                :class:`models.strokes.Canvas` has it.
         """
+        light = gray(photo) if ground.tone or brush > 1 else None
         return Finish(
             ground.flatten,
             ground.tint * chroma(photo) if ground.tint else None,
-            gray(photo) if ground.tone else None,
+            light if ground.tone else None,
             photo.new_full((1, 1, 1, 1), ground.tone) if ground.tone else None,
             ground.grain * strokes.cut(paper(), photo, origins) if ground.grain else None,
             ground.outlines * outlines.ink(photo) if ground.outlines else None,
+            brush,
+            light if brush > 1 else None,
         )
 
     @staticmethod
@@ -85,10 +93,15 @@ class Finish:
         """Pictures (B, 3, h, w) in [-1, 1] with it on top, from their upper left corner.
 
         Differentiable but for what is flattened; the pictures themselves where there is nothing.
+
+        Returns:
+            (B, 3, brush h, brush w).
         """
-        height, width = picture.shape[-2:]
+        height, width = (self.brush * side for side in picture.shape[-2:])
         if self.flatten:
             picture = simplified(picture, strength * self.flatten)
+        if self.edges is not None:
+            picture = brush_size.enlarged(picture, self.edges[..., :height, :width])
         if self.tint is not None:
             picture = (picture + strength * self.tint[..., :height, :width]).clamp(-1, 1)
         if self.tone is not None:
@@ -102,8 +115,9 @@ class Finish:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        parts = (self.tint, self.light, self.grain, self.ink)
-        return sum(part.nbytes for part in parts if part is not None)
+        parts = (self.tint, self.light, self.grain, self.ink, self.edges)
+        different = {id(part): part.nbytes for part in parts if part is not None}
+        return sum(different.values())
 
 
 def chroma(photo: Tensor) -> Tensor:

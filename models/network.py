@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
-from models import statistics, strokes
+from models import brush_size, statistics, strokes
 from models.finish import Finish
 from models.refinement import CodeRefinement
 from models.simplification import simplified
@@ -459,9 +459,11 @@ class Repainter(nn.Module):
         ground = ground.of(canvas.amounts)
         if ground.simplify:
             photo = simplified(photo, ground.simplify)
-        finish = Finish.of(photo, ground, canvas.origins)
+        finish = Finish.of(photo, ground, canvas.origins, canvas.brush)
+        photo = brush_size.reduced(photo, canvas.brush)
         if self.config.strokes:
-            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, canvas.origins)
+            origins = [(y // canvas.brush, x // canvas.brush) for y, x in canvas.origins]
+            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, origins)
         return photo, finish
 
     def encode_content(self, photo: Tensor) -> Tensor:
@@ -548,7 +550,7 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        photo, finish = self.prepare(_pad(photo), canvas, ground)
+        photo, finish = self.prepare(_pad(photo, canvas.brush), canvas, ground)
         return Content(self.encode_content(photo), finish)
 
     @torch.no_grad()
@@ -579,12 +581,15 @@ class Repainter(nn.Module):
             return photo.clone()
         if content is None:
             content = self.encode_photo(photo, canvas, code.ground)
-        height, width = photo.shape[-2:]
-        picture = self.generate(content.features, code, strength)[..., :height, :width]
+        brush, (height, width) = content.finish.brush, photo.shape[-2:]
+        photo = brush_size.reduced(photo, brush)
+        rows, columns = photo.shape[-2:]
+        picture = self.generate(content.features, code, strength)[..., :rows, :columns]
         if strength < 1:
-            own = self._decode(content.features, lambda *_: None)[..., :height, :width]
+            own = self._decode(content.features, lambda *_: None)[..., :rows, :columns]
             picture = picture + (1 - strength) * (photo - own)
-        return content.finish.on(picture.clamp(-1, 1), strength)
+        picture = content.finish.on(picture.clamp(-1, 1), strength)
+        return picture[..., :height, :width]
 
 
 def _folds(affine: Affine) -> bool:
@@ -598,11 +603,12 @@ def _in_float32(affine: Affine, x: Tensor) -> Tensor:
         return affine(x.float())
 
 
-def _pad(image: Tensor) -> Tensor:
-    """Right and below, up to a multiple of the stride: reflected where there is enough."""
+def _pad(image: Tensor, times: int = 1) -> Tensor:
+    """Right and below, up to a multiple of so many strides: reflected where there is enough."""
+    stride, smallest = times * STRIDE, times * SMALLEST
     height, width = image.shape[-2:]
-    below = max(SMALLEST, -(-height // STRIDE) * STRIDE) - height
-    right = max(SMALLEST, -(-width // STRIDE) * STRIDE) - width
+    below = max(smallest, -(-height // stride) * stride) - height
+    right = max(smallest, -(-width // stride) * stride) - width
     if not below and not right:
         return image
     mode = "reflect" if below < height and right < width else "replicate"

@@ -46,10 +46,13 @@ class Canvas:
     Args:
         origins: top and left of each photo.
         amounts: how much of what a style wants is wanted.
+        brush: how large the strokes are, one of :data:`models.brush_size.SIZES`; places are
+            multiples of it, where parts of a picture are to fit together.
     """
 
     origins: Origins = ((0, 0),)
     amounts: Amounts = AS_THE_STYLE
+    brush: int = 1
 
 
 def prepare(photo: Tensor, amount: float, origins: Origins) -> Tensor:

@@ -2,11 +2,9 @@
 
 Whitening takes out how bright a photo is, and a style's statistics put another brightness in: what
 was the largest, a night sky, becomes what is most common in paintings, a light one, and what lies
-beside an edge a halo. So some of the photo's light and dark is given back, with the strokes left.
-
-What photo and painting differ by is fitted, in every window, by a line over the photo's luma: a
-guided filter (He, Sun and Tang, "Guided Image Filtering", 2013) at a fourth of the size (He and
-Sun, "Fast Guided Filter", 2015). It has the photo's edges and nothing of the painting's strokes.
+beside an edge a halo. So some of the photo's light and dark is given back, with the strokes left:
+what photo and painting differ by, through a guided filter, which has the photo's edges and nothing
+of the painting's strokes.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models import guided
 from models.measures import gray
 
 CELL = 4  # pixels a side, whose mean is taken; the network's own stride, where tiles begin
@@ -22,7 +21,7 @@ RADIUS = 2  # cells to each side of a window's middle
 EDGES = 0.01  # of luma in [-1, 1]: windows of less variance than this are plain
 
 # Pixels: what is farther from a pixel than this has no part in what is added to it: two windows,
-# the line's interpolation between cells, and the cell itself.
+# what lies between the middles of cells, and the cell itself.
 REACH = CELL * (2 * RADIUS + 2)
 
 
@@ -38,17 +37,6 @@ def toned(picture: Tensor, light: Tensor, share: Tensor | float) -> Tensor:
     height, width = picture.shape[-2:]
     missing = light - gray(picture)
     cells = F.avg_pool2d(torch.cat([light, missing], 1), CELL, ceil_mode=True)
-    guide, wanted = cells.split(1, 1)
-    means = _windows(torch.cat([cells, guide * guide, guide * wanted], 1))
-    guide, wanted, squares, products = means.split(1, 1)
-    slope = (products - guide * wanted) / (squares - guide.square() + EDGES)
-    line = _windows(torch.cat([slope, wanted - slope * guide], 1))
-    line = F.interpolate(line, scale_factor=CELL, mode="bilinear", align_corners=False)
-    slope, offset = line[..., :height, :width].split(1, 1)
+    line = torch.cat(guided.lines(*cells.split(1, 1), RADIUS, EDGES), 1)
+    slope, offset = guided.enlarged(line, CELL)[..., :height, :width].split(1, 1)
     return (picture + share * torch.addcmul(offset, slope, light)).clamp(-1, 1)
-
-
-def _windows(cells: Tensor) -> Tensor:
-    """The mean of every window of cells (B, C, h, w), the border repeated outside."""
-    padded = F.pad(cells, (RADIUS,) * 4, mode="replicate")
-    return F.avg_pool2d(padded, 2 * RADIUS + 1, stride=1)

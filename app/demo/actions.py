@@ -84,6 +84,7 @@ def page_wish(
     tone: float,
     keep_color: bool,
     size: int,
+    brush_size: int,
 ) -> Wish:
     """What the page's choices are, in their order there. size: pixels, or 0 for the photo's."""
     return Wish(
@@ -96,6 +97,7 @@ def page_wish(
         amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
         keep_color=KEEP_COLOR if keep_color else None,
         max_size=size or None,
+        brush_size=brush_size,
     )
 
 
@@ -327,6 +329,7 @@ class Actions:
         outlines: float = 1.0,
         tint: float = 1.0,
         tone: float = 1.0,
+        brush_size: int = 1,
         request: gr.Request = None,
     ) -> str:
         """Repaint a photo; returns the picture's file.
@@ -339,7 +342,8 @@ class Actions:
         brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
         simplify: how much of the photo's detail is left out, likewise. outlines: how dark its
         outlines are printed on top, likewise. tint: how much of its own colors is added, likewise.
-        tone: how far the painting is light and dark where the photo is, likewise.
+        tone: how far the painting is light and dark where the photo is, likewise. brush_size: 1, 2
+        or 4 times as large strokes.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -352,6 +356,7 @@ class Actions:
                 keep_color=keep_color or None,
                 amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
                 max_size=max_size or None,
+                brush_size=brush_size,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )
             picture = self.studio.read(photo, max_size=wish.max_size)

@@ -16,6 +16,7 @@ from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
 from app.painter import Painter
 
+BRUSHES = [("Fine", 1), ("Broad", 2), ("Very broad", 4)]  # times the network's own
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
 
 # Visitors beyond these are told that the queue is full; at a second or two a picture the last
@@ -107,6 +108,7 @@ class _Choices(NamedTuple):
     tone: gr.Slider
     keep_color: gr.Checkbox
     size: gr.Radio
+    brush_size: gr.Radio
 
 
 class _Buttons(NamedTuple):
@@ -218,6 +220,7 @@ def _options_section() -> tuple:
             keep_color = gr.Checkbox(label="Keep the photo's colors")
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
+            brush_size = gr.Radio(BRUSHES, value=1, label="Strokes")
     with gr.Accordion("Finer controls", open=False), gr.Row(equal_height=True):
         with gr.Column(min_width=260):
             brushwork = _control("Brushwork", "0 leaves skies smooth")
@@ -226,7 +229,7 @@ def _options_section() -> tuple:
             outlines = _control("Outlines", "0 draws none")
             tint = _control("Tint", "0 adds none of the photo's colors")
             tone = _control("Tone", "0 leaves light and dark to the style")
-    return strength, brushwork, simplify, outlines, tint, tone, keep_color, size
+    return strength, brushwork, simplify, outlines, tint, tone, keep_color, size, brush_size
 
 
 def _control(label: str, info: str) -> gr.Slider:
@@ -329,6 +332,7 @@ def _wire_inputs(
             choices.second.change,
             choices.second_painting.change,
             choices.size.change,
+            choices.brush_size.change,
         ],
         trigger_mode="always_last",
         **ready,
@@ -449,6 +453,7 @@ def _endpoints(actions: Actions) -> None:
             gr.Number(1.0, label="outlines"),
             gr.Number(1.0, label="tint"),
             gr.Number(1.0, label="tone"),
+            gr.Number(1, label="brush_size", precision=0),
         ]
         gr.Button().click(
             actions.stylize,

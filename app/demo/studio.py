@@ -54,8 +54,8 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. amounts: as in Painter.paint. max_size: pixels on the longest side, None for
-    the photo's own. mask: a picture whose white part is painted, None for everywhere.
+    strength: 0..1. amounts, brush_size: as in Painter.paint. max_size: pixels on the longest side,
+    None for the photo's own. mask: a picture whose white part is painted, None for everywhere.
     """
 
     style: str
@@ -66,6 +66,7 @@ class Wish:
     strength: float = 1.0
     keep_color: str | None = None
     amounts: models.Amounts = AS_THE_STYLE
+    brush_size: int = 1
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -173,7 +174,7 @@ class Studio:
         """What can be done of a painting before it is wished for: the style and the photo read."""
         code = self.code(wish)
         photo = self.read(file, max_size=wish.max_size)
-        self.painter.remember(photo, code, wish.amounts)
+        self.painter.remember(photo, code, wish.amounts, wish.brush_size)
 
     def paint(
         self, photo: Picture, wish: Wish, progress: Callable[[float], None] | None = None
@@ -189,6 +190,7 @@ class Studio:
             strength=wish.strength,
             keep_color=wish.keep_color,
             amounts=wish.amounts,
+            brush_size=wish.brush_size,
             mask=wish.mask,
             progress=progress,
         )

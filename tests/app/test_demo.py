@@ -130,6 +130,7 @@ def test_all_that_is_optional_reaches_the_painter(
         outlines=1.5,
         tint=2.0,
         tone=1.5,
+        brush_size=2,
         api_name="/stylize",
     )
     assert Path(file).name == "chelsea-dots-stripes.png"
@@ -141,6 +142,7 @@ def test_all_that_is_optional_reaches_the_painter(
         keep_color="luminance",
         mask=images.gray(images.load(photos / "mask.png")),
         amounts=models.Amounts(2.5, 2.0, 1.5, 2.0, 1.5),
+        brush_size=2,
     )
     assert_same_picture(file, wanted)
 
@@ -188,6 +190,7 @@ def test_twenty_requests_at_once_are_all_answered(
         ({"simplify": 4}, "Simplify must be between 0 and 3.0, got 4"),
         ({"tint": -1}, "Tint must be between 0 and 3.0, got -1"),
         ({"tone": 4}, "Tone must be between 0 and 3.0, got 4"),
+        ({"brush_size": 3}, "Brush_size must be one of (1, 2, 4), got 3"),
         ({"outlines": 4}, "Outlines must be between 0 and 3.0, got 4"),
         ({"share": -1, "second_style": "stripes"}, None),
         ({"share": 3, "second_style": "stripes"}, "The share of the second style is a number"),
@@ -375,7 +378,7 @@ def test_a_photo_is_decoded_once_for_several_styles(
 
 def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
-    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, *[1] * 6, False, 64]
+    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, *[1] * 6, False, 64, 1]
 
     def repaint(last: Finished | None) -> Finished:
         return actions.repaint(visitor, lambda *_, **__: None, last, *inputs)[1]
@@ -404,7 +407,7 @@ def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
     )
     actions = Actions(Studio(painter, tmp_path / "results"))
     visitor = SimpleNamespace(session_hash="visitor")
-    choices = ["dots", None, "stripes", None, 0.5, *[1] * 6, False, 64]
+    choices = ["dots", None, "stripes", None, 0.5, *[1] * 6, False, 64, 1]
     photo = str(photos / "coffee.png")
     with actions.jobs.running("another visitor"):
         actions.get_ready(photo, *choices)
@@ -417,7 +420,7 @@ def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
     actions.get_ready(None, *choices)
     actions.get_ready(str(photos / "gone.png"), *choices)
     actions.get_ready(photo, "", *choices[1:])
-    actions.get_ready(photo, *choices[:-1], 0)
+    actions.get_ready(photo, *choices[:-2], 0, 1)
     assert len(encoded) == 1
 
 
@@ -450,7 +453,7 @@ def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
 
     def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
-        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, *[1] * 6, False, size]
+        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, *[1] * 6, False, size, 1]
         shown, finished = actions.repaint(visitor, lambda *_, **__: None, last, *inputs)
         return *shown, finished
 

@@ -277,14 +277,36 @@ def test_tone_has_the_painting_dark_where_the_photo_is(tiny, large):
     assert off(style, 3) == pytest.approx(off(toned, 4 / 3), rel=0.01)  # some where it wants none
 
 
-def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large):
+@pytest.mark.parametrize("brush_size", [1, 2, 4])
+@pytest.mark.parametrize("strength", [1.0, 0.6])
+def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large, brush_size, strength):
     style = replace(
         tiny.style("dots"),
         ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2, tone=0.5),
     )
-    mask = np.full(large.rgb.shape[:2], 255, np.uint8)
-    tiled = tiny.paint(large, style, tile=64, mask=mask)
-    assert levels(tiled, tiny.paint(large, style)).max() <= 2
+    larger = Picture(np.tile(large.rgb, (brush_size, brush_size, 1))[:-1])
+    mask = np.full(larger.rgb.shape[:2], 255, np.uint8)
+    whole, tiled = (
+        tiny.paint(larger, style, strength, brush_size=brush_size, **tiles)
+        for tiles in ({}, {"tile": 64 * brush_size, "mask": mask})
+    )
+    assert levels(tiled, whole).max() <= 2
+
+
+def test_a_larger_brush_makes_larger_strokes_and_is_not_mixed_up_with_another(tiny):
+    sky, style = Picture(skimage.data.rocket()[:160, 240:400]), tiny.style("dots")
+    painted = [tiny.paint(sky, style, brush_size=size).rgb.astype(float) for size in (1, 2, 4)]
+
+    def fineness(rgb: np.ndarray) -> float:
+        return float(np.abs(np.diff(rgb, axis=1)).mean() / rgb.std())
+
+    one, two, four = map(fineness, painted)
+    assert one > 1.2 * two > 1.2 * four  # content of each is remembered apart
+
+
+def test_a_brush_of_another_size_is_refused(tiny, photo):
+    with pytest.raises(ValueError, match="brush_size must be one of"):
+        tiny.paint(photo, tiny.style("dots"), brush_size=3)
 
 
 @pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint", "tone"])

@@ -303,6 +303,22 @@ def test_more_than_suits_a_style_reaches_the_painter(tmp_path, checkpoint, contr
     assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
 
 
+@pytest.mark.parametrize("together", [(), ("--batch", "2")])
+def test_the_brush_s_size_reaches_the_painter(tmp_path, checkpoint, together):
+    (tmp_path / "in").mkdir()
+    for name in ("one.png", "two.png"):
+        save(tmp_path / "in" / name, skimage.data.chelsea()[60:140, 100:220])
+    command = [tmp_path / "in", "--checkpoint", checkpoint, "--out", tmp_path / "out"]
+    command += ["--style", "stripes", "--brush-size", 2, "--device", "cpu", *together]
+    assert stylize.main([str(word) for word in command]) == 0
+    painter = Painter(checkpoint, "cpu")
+    wanted = painter.paint(
+        images.load(tmp_path / "in" / "one.png"), painter.style("stripes"), brush_size=2
+    )
+    painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
+    assert np.abs(painted - wanted.rgb).max() <= 1
+
+
 @pytest.mark.parametrize("way", ["luminance", "matched", None])
 def test_keep_color_and_tile_reach_the_painter(run, photos, tmp_path, checkpoint, way):
     options = ("--tile", 16, "--keep-color", *([way] if way else []))

@@ -105,6 +105,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     choose(page, "dots")
     page.get_by_label("number input for Strength").fill("0.5")
     page.get_by_label("number input for Brushwork").fill("2")
+    choose(page, "Very broad")
     page.get_by_role("checkbox", name="Keep the photo's colors").check()
     choose(page, "512 px")
     paint(page)
@@ -112,7 +113,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     assert name == "cat-stripes-2-dots.png"
     photo = photos.parent / "cat-stripes-2.png"
     Image.fromarray(wanted).save(photo)
-    half = ("--strength", "0.5", "--brushwork", "2", *sliders)
+    half = ("--strength", "0.5", "--brushwork", "2", "--brush-size", "4", *sliders)
     again = from_command_line(photo, "--style", "dots", *half, "--keep-color")
     np.testing.assert_array_equal(pixels(file), again)
 
