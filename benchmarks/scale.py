@@ -24,7 +24,7 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
-from app import images
+from app import images, video
 from app.painter import Painter
 from app.tiles import plan
 from models import statistics as held_statistics
@@ -252,8 +252,9 @@ def tiled_against_untiled(painter: Painter, photos: list[Path]) -> dict:
 def flicker(painter: Painter, photos: list[Path]) -> dict:
     """Change from frame to frame of a panning crop, the result's over the input's.
 
-    ``in_place`` compares pixels of one place on the screen; ``on_the_photo`` pixels of one place
-    on the photo, where the input does not change at all: levels of 255.
+    Under statistics held from the first frame, each frame's own, and as app.video paints a shot,
+    whose grid and strokes move with the scene. ``on_the_photo`` compares pixels of one place on the
+    photo, where the input does not change at all, instead of one place of the frame: levels of 255.
     """
     rows = []
     names = painter.style_names
@@ -266,11 +267,16 @@ def flicker(painter: Painter, photos: list[Path]) -> dict:
         ]
         with held_statistics.record() as held:
             painter.network.repaint(frames[0], style)
+        look, shot = video.Look(style), video.Shot(0, FRAMES, held)
         row = {"photo": path.name}
-        for kind in ("held", "own"):
+        for kind in ("held", "own", "video"):
             painted = []
-            for frame in frames:
-                if kind == "held":
+            for number_of_frame, frame in enumerate(frames):
+                if kind == "video":
+                    rgb, moved = images.to_rgb(frame), (0, STEP * number_of_frame)
+                    rgb = video.paint_frame(rgb, shot, painter, look, moved)
+                    painted.append(images.to_tensor(rgb))
+                elif kind == "held":
                     with held_statistics.hold(held):
                         painted.append(painter.network.repaint(frame, style))
                 else:
