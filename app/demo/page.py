@@ -16,7 +16,7 @@ from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
 from app.painter import Painter
 
-BRUSHES = [("Fine", 1), ("Broad", 2), ("Very broad", 4)]  # times the network's own
+BRUSHES = [("1×", 1), ("2×", 2), ("4×", 4)]  # times as large as the network's own strokes
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
 
 # Visitors beyond these are told that the queue is full; at a second or two a picture the last
@@ -220,15 +220,15 @@ def _options_section() -> tuple:
             keep_color = gr.Checkbox(label="Keep the photo's colors")
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
-            brush_size = gr.Radio(BRUSHES, value=1, label="Strokes")
-    with gr.Accordion("Finer controls", open=False), gr.Row(equal_height=True):
+            brush_size = gr.Radio(BRUSHES, value=1, label="Size of the strokes")
+    with gr.Accordion("Finer controls", open=False), gr.Row():
         with gr.Column(min_width=260):
             brushwork = _control("Brushwork", "0 leaves skies smooth")
             simplify = _control("Simplify", "0 keeps every detail")
+            tone = _control("Tone", "0 leaves light and dark to the style")
         with gr.Column(min_width=260):
             outlines = _control("Outlines", "0 draws none")
             tint = _control("Tint", "0 adds none of the photo's colors")
-            tone = _control("Tone", "0 leaves light and dark to the style")
     return strength, brushwork, simplify, outlines, tint, tone, keep_color, size, brush_size
 
 

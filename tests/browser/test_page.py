@@ -105,7 +105,7 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     choose(page, "dots")
     page.get_by_label("number input for Strength").fill("0.5")
     page.get_by_label("number input for Brushwork").fill("2")
-    choose(page, "Very broad")
+    choose(page, "4×")
     page.get_by_role("checkbox", name="Keep the photo's colors").check()
     choose(page, "512 px")
     paint(page)
