@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,10 +29,12 @@ from app import images, video
 from app.painter import Painter
 from app.tiles import plan
 from models import statistics as held_statistics
+from models.brush_size import SIZES
 from models.network import STRIDE
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
-PARTS = ("cost", "memory", "seams", "tiled", "flicker")
+PARTS = ("cost", "memory", "seams", "tiled", "flicker", "brush")
+BRUSH_ROUNDS = 3
 COST_MEGAPIXELS = (0.25, 0.5, 1, 2, 4, 8, 12, 24)
 MEMORY_MEGAPIXELS = (24, 100)
 SEAM_SIDE, SEAM_TILE = 512, 144  # pixels
@@ -72,6 +75,7 @@ print(wall, cpu, status("VmHWM") - imported)
 # reset in between.
 _FROM_FILE_TO_FILE = """
 import sys
+import time
 from app import images
 from app.painter import Painter
 def status(key):
@@ -288,6 +292,24 @@ def flicker(painter: Painter, photos: list[Path]) -> dict:
     return {"rows": rows, **{key: statistics.fmean(row[key] for row in rows) for key in keys}}
 
 
+def brush(painter: Painter, photos: list[Path]) -> dict:
+    """Seconds at 1 megapixel with each size of the brush, medians, over those with size 1."""
+    rows = []
+    for name in tqdm(painter.style_names, desc="brush", unit="style"):
+        photo, style = enlarged(photos[0], 2**20), painter.style(name)
+        taken: dict[int, list[float]] = {size: [] for size in SIZES}
+        for _ in range(BRUSH_ROUNDS):  # in turn, so that a busy moment falls on all
+            for size in SIZES:
+                started = time.perf_counter()
+                painter.paint(photo, style, brush_size=size)
+                taken[size].append(time.perf_counter() - started)
+        medians = {f"seconds_{size}": statistics.median(taken[size]) for size in SIZES}
+        ratios = {f"{s}_over_1": medians[f"seconds_{s}"] / medians["seconds_1"] for s in SIZES[1:]}
+        rows.append({"style": name, **medians, **ratios})
+    means = {f"{s}_over_1": statistics.fmean(row[f"{s}_over_1"] for row in rows) for s in SIZES[1:]}
+    return {"rows": rows, **means, "threads": torch.get_num_threads()}
+
+
 def change(frames: list[torch.Tensor], shift: int = 0) -> float:
     """Mean absolute difference of neighboring frames, the earlier one moved by ``shift``."""
     width = frames[0].shape[-1]
@@ -341,6 +363,7 @@ def main(argv: list[str] | None = None) -> None:
             ("seams", seams),
             ("tiled", tiled_against_untiled),
             ("flicker", flicker),
+            ("brush", brush),
         ):
             if part in arguments.only:
                 report[part] = measure(painter, photos)

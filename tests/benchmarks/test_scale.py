@@ -9,6 +9,8 @@ import skimage.data
 import torch
 from PIL import Image
 
+from app import images
+from app.painter import Painter
 from app.shipped import CHECKPOINT
 from benchmarks import scale
 
@@ -68,6 +70,24 @@ def test_memory_is_of_a_file_that_is_read_painted_and_written(tmp_path, capsys):
     assert 115 < large["load_mb"] - small["load_mb"] < 1.5 * 120
     assert large["save_mb"] < large["paint_mb"]
     assert "growth_of_peak_mb" in capsys.readouterr().out
+
+
+def test_every_style_is_painted_with_every_brush(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(scale, "BRUSH_ROUNDS", 1)
+    monkeypatch.setattr(scale, "enlarged", lambda path, _: images.load(path))
+    rows = measured(tmp_path, "brush")
+    assert [row["style"] for row in rows] == list(Painter(CHECKPOINT, "cpu").style_names)
+    for row in rows:
+        assert row["4_over_1"] == pytest.approx(row["seconds_4"] / row["seconds_1"])
+    assert "2_over_1" in capsys.readouterr().out
+
+
+def test_flicker_is_measured_held_alone_and_as_a_clip_is_painted(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "FRAMES", 2)
+    (row,) = measured(tmp_path, "flicker")
+    # Strokes and grid move with the scene.
+    assert row["video_on_the_photo"] < 0.5 * row["held_on_the_photo"]
+    assert min(row["held"], row["own"], row["video"]) > 0
 
 
 def test_a_mirrored_photo_has_its_own_pixels_at_every_seam(tmp_path):
