@@ -32,13 +32,13 @@ class Finish:
         flatten: how much of its fine texture is left out first, a weave say; see
             :func:`models.simplification.simplified`.
         tint: (B, 3, H, W), added to the painting's colors; None: nothing.
-        light: the photo's luma, (B, 1, H, W), and
-        tone: how far the painting's goes towards it, 0 to 1, (B, 1, 1, 1) or one for all; see
-            :func:`models.tone.toned`. None: both stay as painted.
+        light: the photo's luma, (B, 1, H, W), where tone or brush need it.
+        tone: how far the painting's luma goes towards it, 0 to 1, (B, 1, 1, 1) or one for all; see
+            :func:`models.tone.toned`. None: it stays as painted.
         grain: (B, 1, H, W) or one for all, added to all three colors; None: no grain.
         ink: (B, 1, H, W), 0 to 1, printed on top; None: no outlines.
-        brush: how many times the painting is enlarged after it is flattened; by
-        edges: the photo's luma, (B, 1, H, W); see :func:`models.brush_size.enlarged`.
+        brush: how many times the painting is enlarged after it is flattened; see
+            :func:`models.brush_size.enlarged`.
     """
 
     flatten: float = 0.0
@@ -48,7 +48,6 @@ class Finish:
     grain: Tensor | None = None
     ink: Tensor | None = None
     brush: int = 1
-    edges: Tensor | None = None
 
     @staticmethod
     def of(photo: Tensor, ground: Ground, origins: Origins = ((0, 0),), brush: int = 1) -> Finish:
@@ -58,16 +57,14 @@ class Finish:
             origins, brush: where the photos lie on the paper, and how large the strokes are, as a
                 :class:`models.strokes.Canvas` has it.
         """
-        light = gray(photo) if ground.tone or brush > 1 else None
         return Finish(
             ground.flatten,
             ground.tint * chroma(photo) if ground.tint else None,
-            light if ground.tone else None,
+            gray(photo) if ground.tone or brush > 1 else None,
             photo.new_full((1, 1, 1, 1), ground.tone) if ground.tone else None,
             ground.grain * strokes.cut(paper(), photo, origins) if ground.grain else None,
             ground.outlines * outlines.ink(photo) if ground.outlines else None,
             brush,
-            light if brush > 1 else None,
         )
 
     @staticmethod
@@ -100,12 +97,13 @@ class Finish:
         height, width = (self.brush * side for side in picture.shape[-2:])
         if self.flatten:
             picture = simplified(picture, strength * self.flatten)
-        if self.edges is not None:
-            picture = brush_size.enlarged(picture, self.edges[..., :height, :width])
+        light = None if self.light is None else self.light[..., :height, :width]
+        if self.brush > 1:
+            picture = brush_size.enlarged(picture, light)
         if self.tint is not None:
             picture = (picture + strength * self.tint[..., :height, :width]).clamp(-1, 1)
         if self.tone is not None:
-            picture = tone.toned(picture, self.light[..., :height, :width], strength * self.tone)
+            picture = tone.toned(picture, light, strength * self.tone)
         if self.grain is not None:
             picture = (picture + strength * self.grain[..., :height, :width]).clamp(-1, 1)
         if self.ink is not None:
@@ -115,9 +113,8 @@ class Finish:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        parts = (self.tint, self.light, self.grain, self.ink, self.edges)
-        different = {id(part): part.nbytes for part in parts if part is not None}
-        return sum(different.values())
+        parts = (self.tint, self.light, self.grain, self.ink)
+        return sum(part.nbytes for part in parts if part is not None)
 
 
 def chroma(photo: Tensor) -> Tensor:
