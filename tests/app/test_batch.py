@@ -437,7 +437,9 @@ def test_a_pipe_that_nobody_reads_ends_the_program_quietly(photos, checkpoint, t
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc what it handed out")
 def test_a_batch_of_ever_new_sizes_does_not_grow():
-    # In a process of its own: the limits are read once, when torch first computes.
+    # In a process of its own: the limits are read once, when torch first computes. Some scratch
+    # memory of megabytes is allotted once, when a thread first meets the kernel that wants it:
+    # which size that is depends on the processor, so the median of many steps is asked for.
     script = """
 import ctypes, itertools
 from app.images import Picture
@@ -453,9 +455,10 @@ mallinfo2 = ctypes.CDLL("libc.so.6").mallinfo2
 mallinfo2.restype = Info
 painter = Painter(CHECKPOINT, "cpu", remembered_content=0)
 style, noise = painter.style("monet"), np.random.default_rng(0)
-for number, (high, wide) in enumerate(itertools.product(range(16, 72, 4), range(16, 48, 4))):
+sizes = noise.permutation(list(itertools.product(range(16, 128, 4), range(16, 48, 4))))
+for number, (high, wide) in enumerate(sizes[:192]):
     painter.paint(Picture(noise.integers(0, 255, (high, wide, 3), np.uint8)), style)
-    if number in (31, 111):
+    if number % 16 == 15:
         info = mallinfo2()
         print(info.uordblks + info.hblkhd)
 """
@@ -467,5 +470,7 @@ for number, (high, wide) in enumerate(itertools.product(range(16, 72, 4), range(
         check=True,
         timeout=120,
     )
-    early, late = map(int, done.stdout.split())
-    assert late - early < 1_000_000  # of 80 sizes; without the limits 9 million
+    # The first 64 fill the caches. After that 16 new sizes keep 0.01 million bytes, and 2 million
+    # without the limits, or with one of the two alone.
+    steps = np.diff(list(map(int, done.stdout.split()))[3:])
+    assert len(steps) == 8 and np.median(steps) < 200_000
