@@ -7,6 +7,7 @@ layers with its hops open, and each hop records the mean and the covariance's ro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -169,10 +170,15 @@ _PHASES = (
 )
 
 
-def _convolve_upsampled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _upsampled_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A 3x3 convolution of x at twice its size, without ever holding x at that size.
 
-    Equal to bilinear upsampling, a reflected border of one pixel, and the convolution.
+    Equal to bilinear upsampling, a reflected border of one pixel, and the convolution, but for the
+    places of the pixels.
+
+    Returns:
+        (B, 4 C, H, W), which ``F.pixel_shuffle`` puts in their places: a channel's pixels of even
+        and odd rows, and of even and odd columns in each of them, are channels of their own.
     """
 
     def direct(x: Tensor) -> Tensor:
@@ -182,14 +188,59 @@ def _convolve_upsampled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     phases = weight.new_tensor(_PHASES)
     kernels = torch.einsum("yak,xbl,oikl->oyxiab", phases, phases, weight).flatten(0, 2)
     biases = None if bias is None else bias.repeat_interleave(4)
-    padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
-    result = F.pixel_shuffle(F.conv2d(padded, kernels, biases), 2)
+    result = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernels.contiguous(), biases)
     # The reflected pixel has another value than the upsampled border of the small map.
-    result[..., :1, :] = direct(x[..., :2, :])[..., :1, :]
-    result[..., -1:, :] = direct(x[..., -2:, :])[..., -1:, :]
-    result[..., :1] = direct(x[..., :2])[..., :1]
-    result[..., -1:] = direct(x[..., -2:])[..., -1:]
+    rows_and_columns = result.unflatten(1, (-1, 2, 2)).permute(0, 1, 4, 2, 5, 3)
+    rows_and_columns[:, :, 0, 0] = direct(x[..., :2, :])[..., 0, :].unflatten(-1, (-1, 2))
+    rows_and_columns[:, :, -1, 1] = direct(x[..., -2:, :])[..., -1, :].unflatten(-1, (-1, 2))
+    rows_and_columns[..., 0, 0] = direct(x[..., :2])[..., 0].unflatten(-1, (-1, 2))
+    rows_and_columns[..., -1, 1] = direct(x[..., -2:])[..., -1].unflatten(-1, (-1, 2))
     return result
+
+
+@functools.cache
+def _taps(size: int) -> Tensor:
+    """Where a kernel's taps are when pixels are split into phases, (2, 2, 2 reach + 1, size).
+
+    1 where the output's phase, the input's phase, and so many places of the phases from it are
+    those of the kernel's tap; 0 elsewhere.
+    """
+    margin = size // 2
+    reach = (margin + 1) // 2
+    taps = torch.zeros(2, 2, 2 * reach + 1, size)
+    for into in range(2):
+        for tap in range(size):
+            place, phase = divmod(into + tap - margin, 2)
+            taps[into, phase, place + reach, tap] = 1
+    return taps
+
+
+def _convolve_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The convolution, with a reflected border, of ``F.pixel_shuffle(x, 2)``; that is never held.
+
+    A kernel with few outputs is slow at full size; so it has four times as many, at half of it.
+
+    Args:
+        x: (B, 4 C, H, W).
+
+    Returns:
+        (B, outputs, 2 H, 2 W).
+    """
+    taps = _taps(weight.shape[-1]).to(weight)
+    kernels = torch.einsum("apku,bqlv,ocuv->oabcpqkl", taps, taps, weight)
+    kernels = kernels.flatten(3, 5).flatten(0, 2).contiguous()
+    reach = kernels.shape[-1] // 2
+    padded = F.pad(x, (reach,) * 4, mode="reflect")
+    # Pixels are reflected, not the places of the phases: right for even ones before the first and
+    # odd ones after the last, while the others have their own place repeated.
+    phases = padded.unflatten(1, (-1, 2, 2))
+    for along in (phases, phases.transpose(2, 3).transpose(-1, -2)):
+        even, odd = along[:, :, 0], along[:, :, 1]
+        for far in range(1, reach + 1):
+            odd[..., reach - far, :] = odd[..., reach + far - 1, :]
+            even[..., far - reach - 1, :] = even[..., -reach - far, :]
+    biases = None if bias is None else bias.repeat_interleave(4)
+    return F.pixel_shuffle(F.conv2d(padded, kernels, biases), 2)
 
 
 class ResidualBlock(nn.Module):
@@ -201,7 +252,7 @@ class ResidualBlock(nn.Module):
         self.branch = nn.Sequential(
             _convolution(channels, channels, 3),
             make_norm(channels),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             _convolution(channels, channels, 3),
             make_norm(channels),
         )
@@ -221,7 +272,7 @@ class ContentEncoder(nn.Module):
             layers.append(_convolution(inputs, outputs, kernel, stride))
             if norm:
                 layers.append(statistics.InstanceNorm(outputs))
-            layers.append(nn.ReLU())
+            layers.append(nn.ReLU(inplace=True))
         layers += [ResidualBlock(4 * width, norm=norm) for _ in range(blocks)]
         self.layers = nn.Sequential(*layers)
 
@@ -286,13 +337,21 @@ class Upsampling(nn.Module):
         self.convolution = _convolution(inputs, outputs, kernel)
         self.norm = statistics.LayerNorm(outputs) if norm else nn.Identity()
 
+    @property
+    def has_phases(self) -> bool:
+        """Whether :meth:`phases` may be asked for."""
+        return self.convolution.kernel_size == (3, 3) and isinstance(self.norm, nn.Identity)
+
+    def phases(self, x: Tensor, affine: Affine | None = None) -> Tensor:
+        """What ``F.pixel_shuffle`` makes the result of: (B, C, H, W) -> (B, 4 outputs, H, W)."""
+        return F.leaky_relu_(_upsampled_phases(x, *_folded(self.convolution, affine)), 0.2)
+
     def forward(self, x: Tensor, affine: Affine | None = None) -> Tensor:
-        if self.convolution.kernel_size == (3, 3) and not torch.is_grad_enabled():
-            x = _convolve_upsampled(x, *_folded(self.convolution, affine))
-        else:
-            # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
-            x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
-            x = _convolve(self.convolution, x, affine)
+        if self.has_phases and not torch.is_grad_enabled():
+            return F.pixel_shuffle(self.phases(x, affine), 2)
+        # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        x = _convolve(self.convolution, x, affine)
         return F.leaky_relu(self.norm(x), 0.2)
 
 
@@ -408,17 +467,26 @@ class Repainter(nn.Module):
         """Runs the generator; ``hop`` looks at each hop's features and says what to do to them."""
         affine = hop(x, 0)
         for i, block in enumerate(self.blocks, 1):
-            x = block(x if affine is None else _in_float32(affine, x))
+            x = block(x if affine is None else _laid_out(_in_float32(affine, x)))
             affine = hop(x, i)
         # From here on a hop is followed by a convolution alone, which can swallow it.
-        for i, upsampling in enumerate(self.upsamplings, 1 + len(self.blocks)):
-            if affine is not None and not _folds(affine):
-                x, affine = _in_float32(affine, x), None
-            x = upsampling(x, affine)
+        *first, last = self.upsamplings
+        for i, upsampling in enumerate(first, 1 + len(self.blocks)):
+            x = upsampling(*_unless_folded(x, affine))
             affine = hop(x, i) if i < len(self.hops) else None
-        if affine is not None and not _folds(affine):
-            x, affine = _in_float32(affine, x), None
-        return torch.tanh(_convolve(self.output, x, affine))
+        x, affine = _unless_folded(x, affine)
+        i = len(self.blocks) + len(self.upsamplings)
+        if torch.is_grad_enabled() or not last.has_phases or statistics.places_count():
+            x = last(x, affine)
+            affine = hop(x, i) if i < len(self.hops) else None
+            return torch.tanh(_convolve(self.output, *_unless_folded(x, affine)))
+        x = last.phases(x, affine)
+        # A hop's statistics are the same in any order of the pixels.
+        affine = hop(_as_large(x), i) if i < len(self.hops) else None
+        if affine is None or _folds(affine):
+            return torch.tanh(_convolve_phases(x, *_folded(self.output, affine)))
+        x = _in_float32(affine, F.pixel_shuffle(x, 2))
+        return torch.tanh(_convolve(self.output, x))
 
     @property
     def reach(self) -> int:
@@ -474,7 +542,7 @@ class Repainter(nn.Module):
                 f"images must have shape (B, 3, H, W) with H and W multiples of {STRIDE}, "
                 f"got {tuple(photo.shape)}"
             )
-        return self.content_encoder(photo)
+        return self.content_encoder(_laid_out(photo))
 
     def reconstruct(self, image: Tensor) -> tuple[Tensor, StyleCode]:
         """The image decoded with its own style, and its style code as it is, not refined."""
@@ -595,6 +663,24 @@ class Repainter(nn.Module):
 def _folds(affine: Affine) -> bool:
     # One image's kernel is another's than the next one's, unless they share their statistics.
     return len(affine.matrix) == 1 and not torch.is_grad_enabled()
+
+
+def _unless_folded(x: Tensor, affine: Affine | None) -> tuple[Tensor, Affine | None]:
+    """What is to be convolved, with an affine map only if the kernel takes it up."""
+    return (x, affine) if affine is None or _folds(affine) else (_in_float32(affine, x), None)
+
+
+def _as_large(phases: Tensor) -> Tensor:
+    """(B, 4 C, H, W) -> (B, C, 2 H, 2 W), all pixels of a channel, in another order."""
+    batch, channels, height, width = phases.shape
+    return phases.reshape(batch, channels // 4, 2 * height, 2 * width)
+
+
+def _laid_out(x: Tensor) -> Tensor:
+    """In the order of memory that a processor's convolutions are fastest with."""
+    if x.device.type != "cpu" or torch.is_grad_enabled():
+        return x
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def _in_float32(affine: Affine, x: Tensor) -> Tensor:

@@ -95,6 +95,12 @@ class _Player:
 _current: ContextVar[_Recorder | _Player | None] = ContextVar("statistics", default=None)
 
 
+def places_count() -> bool:
+    """Whether what is recorded now asks where in the picture a feature is."""
+    current = _current.get()
+    return isinstance(current, _Recorder) and current.weights is not None
+
+
 @contextmanager
 def record(weights: Tensor | None = None, *, pool: bool = False) -> Iterator[Statistics]:
     """Fills the statistics it gives with those of the passes inside the block.
