@@ -177,8 +177,8 @@ def _upsampled_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     places of the pixels.
 
     Returns:
-        (B, 4 C, H, W), which ``F.pixel_shuffle`` puts in their places: a channel's pixels of even
-        and odd rows, and of even and odd columns in each of them, are channels of their own.
+        Phases, (B, 4 C, H, W): the channels of the even rows' even columns, of their odd ones, of
+        the odd rows' even columns, and of their odd ones. :func:`_shuffled` puts them in place.
     """
 
     def direct(x: Tensor) -> Tensor:
@@ -186,16 +186,23 @@ def _upsampled_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), weight, bias)
 
     phases = weight.new_tensor(_PHASES)
-    kernels = torch.einsum("yak,xbl,oikl->oyxiab", phases, phases, weight).flatten(0, 2)
-    biases = None if bias is None else bias.repeat_interleave(4)
+    kernels = torch.einsum("yak,xbl,oikl->yxoiab", phases, phases, weight).flatten(0, 2)
+    biases = None if bias is None else bias.repeat(4)
     result = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernels.contiguous(), biases)
     # The reflected pixel has another value than the upsampled border of the small map.
-    rows_and_columns = result.unflatten(1, (-1, 2, 2)).permute(0, 1, 4, 2, 5, 3)
-    rows_and_columns[:, :, 0, 0] = direct(x[..., :2, :])[..., 0, :].unflatten(-1, (-1, 2))
-    rows_and_columns[:, :, -1, 1] = direct(x[..., -2:, :])[..., -1, :].unflatten(-1, (-1, 2))
-    rows_and_columns[..., 0, 0] = direct(x[..., :2])[..., 0].unflatten(-1, (-1, 2))
-    rows_and_columns[..., -1, 1] = direct(x[..., -2:])[..., -1].unflatten(-1, (-1, 2))
+    image = result.unflatten(1, (2, 2, -1)).permute(0, 3, 4, 1, 5, 2)  # (B, C, H, 2, W, 2)
+    image[:, :, 0, 0] = direct(x[..., :2, :])[..., 0, :].unflatten(-1, (-1, 2))
+    image[:, :, -1, 1] = direct(x[..., -2:, :])[..., -1, :].unflatten(-1, (-1, 2))
+    image[..., 0, 0] = direct(x[..., :2])[..., 0].unflatten(-1, (-1, 2))
+    image[..., -1, 1] = direct(x[..., -2:])[..., -1].unflatten(-1, (-1, 2))
     return result
+
+
+def _shuffled(phases: Tensor) -> Tensor:
+    """Phases (B, 4 C, H, W) put in their places, (B, C, 2 H, 2 W)."""
+    batch, channels, height, width = phases.shape
+    image = phases.unflatten(1, (2, 2, -1)).permute(0, 4, 1, 5, 2, 3)
+    return image.reshape(batch, 2 * height, 2 * width, channels // 4).permute(0, 3, 1, 2)
 
 
 @functools.cache
@@ -216,26 +223,26 @@ def _taps(size: int) -> Tensor:
 
 
 def _convolve_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The convolution, with a reflected border, of ``F.pixel_shuffle(x, 2)``; that is never held.
+    """The convolution, with a reflected border, of an image of which only the phases are held.
 
     A kernel with few outputs is slow at full size; so it has four times as many, at half of it.
 
     Args:
-        x: (B, 4 C, H, W).
+        x: phases (B, 4 C, H, W), as :func:`_upsampled_phases` returns them.
 
     Returns:
         (B, outputs, 2 H, 2 W).
     """
     taps = _taps(weight.shape[-1]).to(weight)
-    kernels = torch.einsum("apku,bqlv,ocuv->oabcpqkl", taps, taps, weight)
+    kernels = torch.einsum("apku,bqlv,ocuv->oabpqckl", taps, taps, weight)
     kernels = kernels.flatten(3, 5).flatten(0, 2).contiguous()
     reach = kernels.shape[-1] // 2
     padded = F.pad(x, (reach,) * 4, mode="reflect")
     # Pixels are reflected, not the places of the phases: right for even ones before the first and
     # odd ones after the last, while the others have their own place repeated.
-    phases = padded.unflatten(1, (-1, 2, 2))
-    for along in (phases, phases.transpose(2, 3).transpose(-1, -2)):
-        even, odd = along[:, :, 0], along[:, :, 1]
+    phases = padded.unflatten(1, (2, 2, -1))
+    for along in (phases, phases.transpose(1, 2).transpose(-1, -2)):
+        even, odd = along[:, 0], along[:, 1]
         for far in range(1, reach + 1):
             odd[..., reach - far, :] = odd[..., reach + far - 1, :]
             even[..., far - reach - 1, :] = even[..., -reach - far, :]
@@ -343,12 +350,12 @@ class Upsampling(nn.Module):
         return self.convolution.kernel_size == (3, 3) and isinstance(self.norm, nn.Identity)
 
     def phases(self, x: Tensor, affine: Affine | None = None) -> Tensor:
-        """What ``F.pixel_shuffle`` makes the result of: (B, C, H, W) -> (B, 4 outputs, H, W)."""
+        """The result's phases, (B, C, H, W) -> (B, 4 outputs, H, W)."""
         return F.leaky_relu_(_upsampled_phases(x, *_folded(self.convolution, affine)), 0.2)
 
     def forward(self, x: Tensor, affine: Affine | None = None) -> Tensor:
         if self.has_phases and not torch.is_grad_enabled():
-            return F.pixel_shuffle(self.phases(x, affine), 2)
+            return _shuffled(self.phases(x, affine))
         # Bilinear: nearest leaves a grid of 2x2 squares that whitening would amplify.
         x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
         x = _convolve(self.convolution, x, affine)
@@ -482,10 +489,10 @@ class Repainter(nn.Module):
             return torch.tanh(_convolve(self.output, *_unless_folded(x, affine)))
         x = last.phases(x, affine)
         # A hop's statistics are the same in any order of the pixels.
-        affine = hop(_as_large(x), i) if i < len(self.hops) else None
+        affine = hop(_pixels_of(x), i) if i < len(self.hops) else None
         if affine is None or _folds(affine):
             return torch.tanh(_convolve_phases(x, *_folded(self.output, affine)))
-        x = _in_float32(affine, F.pixel_shuffle(x, 2))
+        x = _in_float32(affine, _shuffled(x))
         return torch.tanh(_convolve(self.output, x))
 
     @property
@@ -670,10 +677,11 @@ def _unless_folded(x: Tensor, affine: Affine | None) -> tuple[Tensor, Affine | N
     return (x, affine) if affine is None or _folds(affine) else (_in_float32(affine, x), None)
 
 
-def _as_large(phases: Tensor) -> Tensor:
-    """(B, 4 C, H, W) -> (B, C, 2 H, 2 W), all pixels of a channel, in another order."""
+def _pixels_of(phases: Tensor) -> Tensor:
+    """Phases (B, 4 C, H, W) -> (B, C, H, 4 W): a channel's pixels together, in another order."""
     batch, channels, height, width = phases.shape
-    return phases.reshape(batch, channels // 4, 2 * height, 2 * width)
+    pixels = phases.permute(0, 2, 3, 1).reshape(batch, height, 4 * width, channels // 4)
+    return pixels.permute(0, 3, 1, 2)
 
 
 def _laid_out(x: Tensor) -> Tensor:

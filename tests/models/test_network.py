@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import models
 import wct
 from models import statistics
-from models.network import Hop, Upsampling
+from models.network import Hop, Upsampling, _convolve_phases
 from tests.models.small import SMALL, picture
 
 
@@ -114,6 +115,31 @@ def test_a_convolution_of_the_small_map_is_that_of_the_upsampled_one(size):
     expected = upsampling(x).detach()
     with torch.no_grad():
         torch.testing.assert_close(upsampling(x), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("size", [(4, 4), (4, 9), (7, 5)])
+def test_a_convolution_of_phases_is_that_of_the_image_at_its_reflected_border_too(size, kernel):
+    phases, weight, bias = (
+        torch.randn(2, 12, *size),
+        torch.randn(2, 3, kernel, kernel),
+        torch.ones(2),
+    )
+    image = phases.unflatten(1, (4, 3)).transpose(1, 2).flatten(1, 2)
+    padded = F.pad(F.pixel_shuffle(image, 2), (kernel // 2,) * 4, mode="reflect")
+    expected = F.conv2d(padded, weight, bias)
+    torch.testing.assert_close(_convolve_phases(phases, weight, bias), expected, atol=1e-4, rtol=0)
+
+
+def test_statistics_weighted_by_place_are_those_of_the_places():
+    network, photo = statistics_network(), picture(32, 40)
+    code, weights = network.encode_style(picture(32, 32, 1)), torch.rand(1, 1, 32, 40)
+    with torch.no_grad(), statistics.record(weights) as recorded:  # as fast as may be
+        network(photo, code)
+    with statistics.record(weights) as plain:
+        network(photo, code)
+    for one, other in zip(recorded.moments, plain.moments, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 import wct
+from wct._whitening import PART
 
 
 def images(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
@@ -125,6 +126,22 @@ def test_degenerate_features_are_finite_forward_and_backward(case, dtype, name, 
     whitened.square().sum().backward()
     assert bool(torch.isfinite(whitened).all())
     assert bool(torch.isfinite(x.grad).all())
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_moments_taken_part_by_part_are_those_of_the_whole(layout, dtype):
+    torch.manual_seed(0)
+    size = (2, 12, 231, 200)  # more than two parts, the last of another length
+    assert torch.Size(size).numel() > 2 * PART and torch.Size(size).numel() % PART
+    features = (3 + torch.randn(size)).to(dtype).contiguous(memory_format=layout)
+    mean, covariance = wct.mean_and_covariance(features, 3)
+    for b in range(2):
+        for g in range(3):
+            whole = features[b, 4 * g : 4 * g + 4].flatten(1).double()
+            torch.testing.assert_close(mean[b, g, :, 0].double(), whole.mean(1), atol=1e-5, rtol=0)
+            expected = torch.cov(whole, correction=0)
+            torch.testing.assert_close(covariance[b, g].double(), expected, atol=1e-5, rtol=0)
 
 
 def test_one_position_has_no_covariance_and_whitens_to_zero():
