@@ -45,14 +45,13 @@ def _simplified(image: Tensor, amount: float, memory: Sequence[Tensor]) -> Tenso
     shape = image.shape
     field, ahead, new = (_shaped(given, 2, *shape) for given in memory[:3])
     x, length = _shaped(memory[3], *shape), _shaped(memory[4], shape[0], 1, *shape[2:])
-    field.zero_()
-    ahead.zero_()
+    for given in (field, ahead, new):
+        given.zero_()  # the last row's steps down and the last column's across stay 0
     step, pace = 1 / (8 * amount), 1.0
     for _ in range(STEPS):
         _less(image, ahead, amount, x)
-        new.copy_(ahead)
-        new[0, ..., :-1, :].add_(x[..., 1:, :], alpha=step).sub_(x[..., :-1, :], alpha=step)
-        new[1, ..., :-1].add_(x[..., 1:], alpha=step).sub_(x[..., :-1], alpha=step)
+        _ahead_by(ahead[0, ..., :-1, :], x[..., 1:, :], x[..., :-1, :], step, new[0, ..., :-1, :])
+        _ahead_by(ahead[1, ..., :-1], x[..., 1:], x[..., :-1], step, new[1, ..., :-1])
         new /= _length(new, length).clamp_min_(1)
         next_pace = (1 + (1 + 4 * pace**2) ** 0.5) / 2
         torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
@@ -68,12 +67,19 @@ def _shaped(memory: Tensor, *shape: int) -> Tensor:
     return memory[:size].view(shape)
 
 
+def _ahead_by(start: Tensor, to: Tensor, of: Tensor, step: float, out: Tensor) -> None:
+    """``start`` plus ``step`` times the difference."""
+    torch.sub(to, of, out=out)
+    torch.add(start, out, alpha=step, out=out)
+
+
 def _length(field: Tensor, out: Tensor) -> Tensor:
     """The length of what a field has at each pixel, all colors together: (B, 1, H, W)."""
-    out.zero_()
-    for direction in field.unbind():  # as one norm over two dimensions it takes ten times as long
-        for plane in direction.split(1, 1):
-            out.addcmul_(plane, plane)
+    # As one norm over two dimensions it takes ten times as long.
+    first, *others = [plane for direction in field.unbind() for plane in direction.split(1, 1)]
+    torch.mul(first, first, out=out)
+    for plane in others:
+        out.addcmul_(plane, plane)
     return out.sqrt_()
 
 
