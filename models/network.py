@@ -236,7 +236,38 @@ def _convolve_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     taps = _taps(weight.shape[-1]).to(weight)
     kernels = torch.einsum("apku,bqlv,ocuv->oabpqckl", taps, taps, weight)
     kernels = kernels.flatten(3, 5).flatten(0, 2).contiguous()
-    reach = kernels.shape[-1] // 2
+    reach, biases = kernels.shape[-1] // 2, None if bias is None else bias.repeat_interleave(4)
+
+    def direct(x: Tensor) -> Tensor:
+        return F.conv2d(_padded_phases(x, reach), kernels, biases)
+
+    result = F.conv2d(x, kernels, biases, padding=reach)
+    return F.pixel_shuffle(_border_mended(result, x, direct, reach, 2 * reach), 2)
+
+
+def _border_mended(
+    result: Tensor, x: Tensor, direct: Callable[[Tensor], Tensor], wide: int, deep: int
+) -> Tensor:
+    """The result with its outermost rows and columns as ``direct`` makes them.
+
+    A border that is only a few pixels wide is spared a copy of the whole feature map, in new
+    memory, which takes as long as a small convolution.
+
+    Args:
+        result: changed.
+        direct: what makes the right result of x, or of a strip of it where it is x's border.
+        wide: rows and columns of the result that are to be mended, at each side.
+        deep: those of x that these depend on.
+    """
+    result[..., :wide, :] = direct(x[..., :deep, :])[..., :wide, :]
+    result[..., -wide:, :] = direct(x[..., -deep:, :])[..., -wide:, :]
+    result[..., :wide] = direct(x[..., :deep])[..., :wide]
+    result[..., -wide:] = direct(x[..., -deep:])[..., -wide:]
+    return result
+
+
+def _padded_phases(x: Tensor, reach: int) -> Tensor:
+    """Phases (B, 4 C, H, W) of an image whose border is reflected."""
     padded = F.pad(x, (reach,) * 4, mode="reflect")
     # Pixels are reflected, not the places of the phases: right for even ones before the first and
     # odd ones after the last, while the others have their own place repeated.
@@ -246,8 +277,13 @@ def _convolve_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         for far in range(1, reach + 1):
             odd[..., reach - far, :] = odd[..., reach + far - 1, :]
             even[..., far - reach - 1, :] = even[..., -reach - far, :]
-    biases = None if bias is None else bias.repeat_interleave(4)
-    return F.pixel_shuffle(F.conv2d(padded, kernels, biases), 2)
+    return padded
+
+
+def _halved(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    """The convolution of kernel 4, stride 2 and a reflected border of 1; H and W are even."""
+    result = F.conv2d(x, convolution.weight, convolution.bias, stride=2, padding=1)
+    return _border_mended(result, x, convolution, wide=1, deep=4)
 
 
 class ResidualBlock(nn.Module):
@@ -284,7 +320,11 @@ class ContentEncoder(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, image: Tensor) -> Tensor:
-        return self.layers(image)
+        x = image
+        for layer in self.layers:
+            halves = isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)
+            x = _halved(layer, x) if halves and _is_fast(x) else layer(x)
+        return x
 
 
 class StyleEncoder(nn.Module):
@@ -684,11 +724,14 @@ def _pixels_of(phases: Tensor) -> Tensor:
     return pixels.permute(0, 3, 1, 2)
 
 
+def _is_fast(x: Tensor) -> bool:
+    """Whether what a processor is fastest with may be done: nothing is kept for a gradient."""
+    return x.device.type == "cpu" and not torch.is_grad_enabled()
+
+
 def _laid_out(x: Tensor) -> Tensor:
     """In the order of memory that a processor's convolutions are fastest with."""
-    if x.device.type != "cpu" or torch.is_grad_enabled():
-        return x
-    return x.contiguous(memory_format=torch.channels_last)
+    return x.contiguous(memory_format=torch.channels_last) if _is_fast(x) else x
 
 
 def _in_float32(affine: Affine, x: Tensor) -> Tensor:

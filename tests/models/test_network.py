@@ -7,7 +7,7 @@ import torch.nn.functional as F
 import models
 import wct
 from models import statistics
-from models.network import Hop, Upsampling, _convolve_phases
+from models.network import Hop, Upsampling, _convolution, _convolve_phases, _halved
 from tests.models.small import SMALL, picture
 
 
@@ -129,6 +129,12 @@ def test_a_convolution_of_phases_is_that_of_the_image_at_its_reflected_border_to
     padded = F.pad(F.pixel_shuffle(image, 2), (kernel // 2,) * 4, mode="reflect")
     expected = F.conv2d(padded, weight, bias)
     torch.testing.assert_close(_convolve_phases(phases, weight, bias), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(4, 4), (8, 20), (34, 12)])
+def test_a_convolution_that_halves_reflects_the_border(size):
+    convolution, x = _convolution(3, 5, 4, 2), torch.randn(2, 3, *size)
+    torch.testing.assert_close(_halved(convolution, x), convolution(x), atol=1e-5, rtol=1e-5)
 
 
 def test_statistics_weighted_by_place_are_those_of_the_places():
