@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,4 +92,7 @@ def together(device: torch.device) -> Iterator[Processes]:
     try:
         yield Processes(device, dist.get_rank(), count)
     finally:
+        # Distributed modules in a cycle keep the group's threads, and a process that ends before
+        # those do is aborted.
+        gc.collect()
         dist.destroy_process_group()

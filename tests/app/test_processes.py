@@ -47,7 +47,8 @@ def test_two_processes_train_as_one_with_the_doubled_batch(folders, tmp_path):
     for step in range(STEPS):
         one.train_step(step / STEPS)
     two = [*torchrun(2), "-m", "app.train", *command, "--out", str(double), "--batch", "3"]
-    subprocess.run(two, check=True, capture_output=True)
+    done = subprocess.run(two, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     state = torch.load(double.with_suffix(".state.pt"), weights_only=True)
     assert state["optimizers"].keys() == one.optimizers.keys() == {"generator", "codes", "judge"}
     for name, optimizer in one.optimizers.items():
