@@ -8,7 +8,3 @@ import os
 # (benchmarks/scale_batch.py, docs/scale_batch.txt). A pass has some twenty.
 for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_cache, "64")
-
-# torch then asks Linux for pages of 2 MB where a tensor has as much. In pages of 4 kB, of which a
-# picture of 512 px takes 55,000, an eighth of the time went into getting them.
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")

@@ -14,6 +14,7 @@ import numpy as np
 
 # Smaller arrays stay in memory, where they are faster: 24 megapixels do.
 LARGE = 80 * 2**20  # bytes
+COPIED = 16 * 2**20  # bytes copied before they are let go
 
 
 def new_pixels(shape: tuple[int, ...], large: int | None = None) -> np.ndarray:
@@ -48,6 +49,16 @@ def let_go(*arrays: np.ndarray) -> None:
         mapped = _mapping(pixels)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def copied(pixels: np.ndarray) -> np.ndarray:
+    """A copy of an array (H, W, ...); of large ones, little is in memory at once."""
+    result = new_pixels(pixels.shape)
+    rows = max(1, COPIED // max(1, pixels[:1].nbytes))
+    for top in range(0, len(pixels), rows):
+        result[top : top + rows] = pixels[top : top + rows]
+        let_go(result, pixels)
+    return result
 
 
 def is_mapped(pixels: np.ndarray) -> bool:

@@ -198,10 +198,7 @@ class Painter:
         if max_size is not None:
             picture = images.resize(picture, max_size)
         if strength == 0:
-            unchanged = mapped.new_pixels(picture.rgb.shape)
-            unchanged[:] = picture.rgb
-            mapped.let_go(unchanged, picture.rgb)
-            return replace(picture, rgb=unchanged)
+            return replace(picture, rgb=mapped.copied(picture.rgb))
         with self._one_at_a_time, torch.no_grad():
             how = {"keep_color": keep_color, "amounts": amounts, "brush_size": brush_size}
             rgb = self._paint(picture.rgb, style, strength, how, tile, progress)

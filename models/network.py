@@ -250,8 +250,7 @@ def _border_mended(
 ) -> Tensor:
     """The result with its outermost rows and columns as ``direct`` makes them.
 
-    A border that is only a few pixels wide is spared a copy of the whole feature map, in new
-    memory, which takes as long as a small convolution.
+    A border of a few pixels is then no reason to copy a whole feature map into new memory.
 
     Args:
         result: changed.
@@ -512,6 +511,10 @@ class Repainter(nn.Module):
 
     def _decode(self, x: Tensor, hop: Callable[[Tensor, int], Affine | None]) -> Tensor:
         """Runs the generator; ``hop`` looks at each hop's features and says what to do to them."""
+
+        def affine_after(x: Tensor, layers: int) -> Affine | None:
+            return hop(x, layers) if layers < len(self.hops) else None
+
         affine = hop(x, 0)
         for i, block in enumerate(self.blocks, 1):
             x = block(x if affine is None else _laid_out(_in_float32(affine, x)))
@@ -520,16 +523,15 @@ class Repainter(nn.Module):
         *first, last = self.upsamplings
         for i, upsampling in enumerate(first, 1 + len(self.blocks)):
             x = upsampling(*_unless_folded(x, affine))
-            affine = hop(x, i) if i < len(self.hops) else None
+            affine = affine_after(x, i)
         x, affine = _unless_folded(x, affine)
         i = len(self.blocks) + len(self.upsamplings)
         if torch.is_grad_enabled() or not last.has_phases or statistics.places_count():
             x = last(x, affine)
-            affine = hop(x, i) if i < len(self.hops) else None
-            return torch.tanh(_convolve(self.output, *_unless_folded(x, affine)))
+            return torch.tanh(_convolve(self.output, *_unless_folded(x, affine_after(x, i))))
         x = last.phases(x, affine)
         # A hop's statistics are the same in any order of the pixels.
-        affine = hop(_pixels_of(x), i) if i < len(self.hops) else None
+        affine = affine_after(_pixels_of(x), i)
         if affine is None or _folds(affine):
             return torch.tanh(_convolve_phases(x, *_folded(self.output, affine)))
         x = _in_float32(affine, _shuffled(x))

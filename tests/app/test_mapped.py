@@ -42,6 +42,26 @@ def test_what_is_let_go_leaves_memory_and_comes_back():
     mapped.let_go(np.zeros(3, np.uint8))  # nothing to do, nothing happens
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads Linux's own figures")
+def test_a_large_copy_is_never_in_memory_as_a_whole(monkeypatch):
+    pixels = mapped.new_pixels((1000, 64, 1024), large=0)  # 62 MB
+    pixels[:] = np.arange(1000)[:, None, None] % 256
+    mapped.let_go(pixels)
+    before, most, let_go = resident(pixels), [], mapped.let_go
+
+    def watched(*arrays):
+        most.append(resident(pixels))
+        let_go(*arrays)
+
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "COPIED", 2**21)
+    monkeypatch.setattr(mapped, "let_go", watched)
+    copy = mapped.copied(pixels)
+    assert mapped.is_mapped(copy) and max(most) - before < 16 * 1024
+    assert (copy[:, 5, 7] == np.arange(1000) % 256).all()
+    assert mapped.copied(np.zeros((0, 4, 3), np.uint8)).shape == (0, 4, 3)
+
+
 def test_without_room_on_the_disk_pixels_are_in_memory(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -64,10 +64,8 @@ def test_sizes_are_painted_in_processes_of_their_own(tmp_path, capsys):
 
 
 def test_memory_is_of_a_file_that_is_read_painted_and_written(tmp_path, capsys):
-    small, large = measured(tmp_path, "memory", "--megapixels", "0.1", "30", "--share", "0.01")
-    for row in (small, large):
-        assert row["peak_mb"] == max(row["load_mb"], row["paint_mb"], row["save_mb"])
-    assert small["paint_mb"] > small["load_mb"] > 0
+    small, large = measured(tmp_path, "memory", "--megapixels", "0.3", "30", "--share", "0.01")
+    assert small["peak_mb"] == small["paint_mb"] > small["load_mb"] > 0
     # Pillow's image has four bytes a pixel. The pixels that are handed on are not in memory.
     assert 115 < large["load_mb"] - small["load_mb"] < 1.5 * 120
     assert large["save_mb"] < large["paint_mb"]
