@@ -1,5 +1,7 @@
 """A tiny untrained network, saved as a checkpoint with two styles; folders to train on."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,26 @@ from PIL import Image
 
 import models
 from app import images, train
+
+
+@pytest.fixture(scope="session")
+def on_one_thread() -> Callable[[], AbstractContextManager[None]]:
+    """Several threads' sums differ in their last bits from run to run; one thread's never do."""
+
+    @contextmanager
+    def on() -> Iterator[None]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+
+    return on
+
+
+@pytest.fixture
+def one_thread(on_one_thread) -> Iterator[None]:
+    with on_one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

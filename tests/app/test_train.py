@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -43,20 +44,25 @@ def test_a_run_writes_a_checkpoint_a_sheet_a_log_and_a_state(folders, tmp_path):
         assert sheet.size == (SHEET_SIZE * 5, SHEET_SIZE * 5)
 
 
-def test_sixty_steps_bring_the_paintings_colors(folders, tmp_path):
+def test_training_brings_the_paintings_colors(folders, tmp_path):
     out = tmp_path / "a.safetensors"
-    command = arguments(folders, out, "--steps", "60", "--batch", "1", "--learning-rate", "3e-3")
+    command = arguments(folders, out, "--steps", "120", "--batch", "1", "--learning-rate", "1e-3")
     run = train.Run(train.parse_arguments(command))
-    photo, painting = run.photos.square(0, 128), run.styles["warm"].tensor(0)
+    photos = [run.photos.square(i, 128) for i in range(4)]
+    paintings = [run.styles[name].tensor(i) for name in ("warm", "cold") for i in range(4)]
 
     def distance() -> float:
-        result = run.network.repaint(photo, run.network.encode_style(painting))
-        return float((result.mean((2, 3)) - painting.mean((2, 3))).abs().mean())
+        """Between mean colors, over all pairs: one pair's after so few steps is luck."""
+        found = []
+        for photo, painting in zip(photos * 2, paintings, strict=True):
+            result = run.network.repaint(photo, run.network.encode_style(painting))
+            found.append((result.mean((2, 3)) - painting.mean((2, 3))).abs().mean())
+        return float(torch.stack(found).mean())
 
     before = distance()
     while run.progress() < 1:
         run.train_step(run.progress())
-    assert distance() < 0.5 * before
+    assert distance() < 0.5 * before  # 0.08 to 0.35 of it with 24 seeds
 
 
 @pytest.mark.parametrize(
@@ -84,15 +90,6 @@ def test_the_paper_s_losses_are_all_in_its_recipe(folders, tmp_path):
     names = {"adversarial", "reconstruction", "cycle", "content_code", "style_code"}
     assert set(terms) == names | {"whitening", "coloring"}
     assert torch.isfinite(run.judge(judged, run.batch().domains))
-
-
-@pytest.fixture
-def one_thread():
-    """Several threads' sums differ in their last bits from run to run; one thread's never do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_a_resumed_run_is_the_run_that_was_never_cut(folders, tmp_path, one_thread):
@@ -328,16 +325,36 @@ def test_a_new_style_moves_its_codes_and_nothing_else(folders, trained, tmp_path
 
 
 def test_a_new_style_comes_nearer_to_its_paintings(folders, trained, tmp_path):
-    command = new_style(folders, trained, tmp_path / "new.safetensors", "--steps", "40")
-    # The rate is still climbing.
-    command += ["--variants", "1", "--batch", "2", "--learning-rate", "6e-3"]
-    run = train.Run(train.parse_arguments([*command, "--weight", "adversarial=0"]))
-    losses = []
-    for _ in range(40):
+    command = new_style(folders, trained, tmp_path / "new.safetensors", "--steps", "60")
+    command += [
+        "--variants",
+        "1",
+        "--batch",
+        "2",
+        "--learning-rate",
+        "6e-3",
+        "--weight",
+        "adversarial=0",
+    ]
+    found = style_losses(train.Run(train.parse_arguments(command)), 60, (60,))
+    assert found[1] < 0.75 * found[0]  # 0.33 to 0.56 of it with 12 seeds
+
+
+def style_losses(run: train.Run, steps: int, after: tuple[int, ...]) -> list[float]:
+    """The loss on the same four batches, before training and after as many steps as named."""
+    batches = [run.batch() for _ in range(4)]
+
+    @torch.no_grad()
+    def loss() -> float:
+        terms = [run.generator(batch, run.arguments.weights)[0] for batch in batches]
+        return sum(float(term["style"]) for term in terms)
+
+    found = [loss()]
+    for step in range(1, steps + 1):
         run.train_step(0.3)
-        losses.append(run.sums["style"])
-    early, late = losses[9], losses[-1] - losses[-11]
-    assert late < 0.75 * early
+        if step in after:
+            found.append(loss())
+    return found
 
 
 def test_a_checkpoint_of_the_new_style_alone_paints_by_itself(folders, trained, tmp_path):
@@ -397,19 +414,11 @@ def test_a_refinement_moves_paintings_codes_and_nothing_else(folders, trained, t
 
 def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained, tmp_path):
     out = tmp_path / "refined.safetensors"
-    command = refining(folders, trained, out, "--steps", "40", "--weight", "adversarial=0")
-    run = train.Run(train.parse_arguments([*command, "--learning-rate", "1e-2"]))
-    batches = [run.batch() for _ in range(4)]
-
-    @torch.no_grad()
-    def loss() -> float:
-        terms = [run.generator(batch, run.arguments.weights)[0] for batch in batches]
-        return sum(float(term["style"]) for term in terms)
-
-    before = loss()
-    for _ in range(40):
-        run.train_step(0.3)
-    assert loss() < 0.9 * before
+    command = refining(folders, trained, out, "--steps", "80", "--learning-rate", "2e-3")
+    command += ["--weight", "adversarial=0"]
+    found = style_losses(train.Run(train.parse_arguments(command)), 80, (40, 50, 60, 70, 80))
+    # It jumps now and then, hence the median: 0.34 to 0.82 of it with 16 seeds.
+    assert np.median(found[1:]) < 0.9 * found[0]
 
 
 def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path):

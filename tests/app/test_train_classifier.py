@@ -39,9 +39,10 @@ def arguments(artworks: Path, out: Path, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def trained(artworks, tmp_path_factory) -> Path:
+def trained(artworks, on_one_thread, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("judge") / "judge.safetensors"
-    assert train_classifier.main(arguments(artworks, out, "--epochs", "5")) == 0
+    with on_one_thread():
+        assert train_classifier.main(arguments(artworks, out, "--epochs", "5")) == 0
     return out
 
 
@@ -84,7 +85,9 @@ def test_only_the_part_that_is_not_frozen_has_learned(trained):
         assert {bool(torch.equal(a.half(), b.half())) for a, b in pairs} == {same}
 
 
-def test_the_same_seed_gives_the_same_weights_from_kept_views(artworks, trained, tmp_path):
+def test_the_same_seed_gives_the_same_weights_from_kept_views(
+    artworks, trained, tmp_path, one_thread
+):
     again = tmp_path / "judge.safetensors"
     views = trained.with_suffix(".views.pt")
     again.with_suffix(".views.pt").write_bytes(views.read_bytes())
