@@ -23,6 +23,12 @@ def choose(page, style: str) -> None:
     page.get_by_role("radio", name=style).check(force=True)
 
 
+def unfold(page, name: str) -> None:
+    """Opens a folded part. What is entered as it opens, faster than by hand, Gradio forgets."""
+    page.get_by_role("button", name=name).click()
+    page.wait_for_timeout(1000)
+
+
 def shown(page) -> str:
     """The address of the result that is shown, "" for none."""
     pictures = page.locator("#comparison img")
@@ -83,7 +89,7 @@ def wait_until_idle(server) -> None:
 def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "stripes, variant 2")
-    page.get_by_role("button", name="Finer controls").click()
+    unfold(page, "Finer controls")
     page.get_by_label("number input for Simplify").fill("2")
     page.get_by_label("number input for Outlines").fill("1.5")
     page.get_by_label("number input for Tint").fill("0.5")
@@ -187,7 +193,7 @@ def test_a_picture_from_the_camera_is_painted(page):
 def test_two_styles_are_blended(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "dots")
-    page.get_by_role("button", name="Mix in a second style").click()
+    unfold(page, "Mix in a second style")
     page.get_by_label("Second style").click()
     page.get_by_role("option", name="stripes", exact=True).click()
     page.get_by_label("number input for Its share").fill("0.25")
