@@ -3,8 +3,6 @@
 import dataclasses
 import html
 import logging
-import math
-import os
 import shutil
 import time
 import zipfile
@@ -40,6 +38,9 @@ _BRUSH_SIDE, _STRIP_SIDE = 768, 320
 
 # Seconds. A browser works for a good part of a frame on every report, perhaps on our processor.
 _PROGRESS_EVERY = 0.25
+
+# Seconds that a picture may take without a word of how far it is; what tells it costs, too.
+QUICKLY = 0.6
 
 # Formats that every browser shows.
 _SHOWN_BY_BROWSERS = {".jpg", ".jpeg", ".png", ".webp", ".gif"}
@@ -105,23 +106,13 @@ def page_wish(
 class Finished:
     """A result that the page shows already, on its way to its files to download.
 
-    before: the photo's file that the page shows. outdated: another result has taken its place on
-    the page.
+    outdated: another result has taken its place on the page.
     """
 
     painted: Painted | None
     photo: str
     wish: Wish
-    before: Path
     outdated: bool = False
-
-    def before_again(self, photo: str, wish: Wish) -> Path | None:
-        """`before` where it is what is to be shown again, which spares a page to load it."""
-        same = (photo, wish.max_size) == (self.photo, self.wish.max_size)
-        if not same or not self.before.is_file():
-            return None
-        os.utime(self.before.parent)  # kept for another hour
-        return self.before
 
     def take(self) -> Painted | None:
         """What was painted, once: a page's session lasts longer than its pixels need."""
@@ -199,15 +190,16 @@ class Actions:
             wish = page_wish(*choices)
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
             picture = self.studio.read(photo, max_size=wish.max_size)
-            painted = self.studio.paint(picture, wish, _reporter(progress, check, "Painting"))
-            before = last.before_again(photo, wish) if last else None
+            painted = self.studio.paint(
+                picture, wish, _reporter(progress, check, "Painting", after=QUICKLY)
+            )
+            before = self.studio.before(photo, painted.before, wish.max_size)
             with self.studio.new_folder() as folder:
-                before = before or save_shown(painted.before, folder / "before")
                 after = save_shown(painted.after, folder / "after")
             if last is not None:
                 last.outdate()
             # No more than this: a browser takes its time for each part of the page that changes.
-            return (str(before), str(after)), Finished(painted, photo, wish, before)
+            return (str(before), str(after)), Finished(painted, photo, wish)
 
     def files(self, finished: Finished | None):
         """First takes back what belongs to the last picture, then hands out this one's files.
@@ -377,9 +369,13 @@ def _reporter(
     doing: str,
     start: float = 0.0,
     parts: int = 1,
+    after: float = 0.0,
 ) -> Callable[[float], None]:
-    """Shows the share that is done of one part of `parts`, and raises where it was stopped."""
-    shown = -math.inf
+    """Shows the share that is done of one part of `parts`, and raises where it was stopped.
+
+    after: seconds before anything is shown.
+    """
+    shown = time.monotonic() + after - _PROGRESS_EVERY
 
     def report(share: float) -> None:
         nonlocal shown

@@ -9,7 +9,7 @@ from gradio.events import Dependency
 
 from app import images
 from app.brush import MOST
-from app.demo.actions import Actions
+from app.demo.actions import QUICKLY, Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
 from app.demo.numbers import Judge
@@ -27,10 +27,15 @@ LONGEST_QUEUE = 32
 CLEAN_EVERY, KEEP_FILES = 600, 3600
 
 # The Stop button is there while the page's body is busy. What is done with the last picture is not
-# there while it is repainting: until the new one's files are, or it is sure that none will be.
+# there while it is repainting: until the new one's files are, or it is sure that none will be. A
+# picture that is quickly there needs no clock.
 _BUSY = "(...given) => { document.body.classList.add('busy'); return given; }"
 _IDLE = "() => document.body.classList.remove('busy')"
-_REPAINTING = _BUSY.replace("'busy'", "'busy', 'repainting'")
+_REPAINTING = f"""(...given) => {{
+  document.body.classList.add('busy', 'repainting', 'quick');
+  setTimeout(() => document.body.classList.remove('quick'), {1000 * QUICKLY:.0f});
+  return given;
+}}"""
 _REPAINTED = "() => document.body.classList.remove('repainting')"
 _STOPPED = "() => document.body.classList.remove('busy', 'repainting')"
 

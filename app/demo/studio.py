@@ -5,10 +5,12 @@ import binascii
 import functools
 import io
 import itertools
+import os
 import re
 import secrets
 import shutil
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,6 +40,9 @@ _SHOWN_SIDE = 1600
 # The photos read last, and the longest side, in pixels, up to which they are kept: 12 MB each. A
 # visitor tries several styles on one photo.
 _KEPT_PHOTOS, _KEPT_SIDE = 4, 2048
+
+# How many photos' shown files are known again; those of others are written again.
+_KNOWN_SHOWN = 256
 
 # Characters and pixels of a drawn mask, as the page sends it: it draws at most 768 px a side.
 _LONGEST_MASK, _MASK_PIXELS = 2_000_000, 2_000_000
@@ -111,6 +116,7 @@ class Studio:
         self.folder = Path(folder)
         self.max_pixels = max_pixels
         self.names = tuple(painter.style_names)
+        self._shown: OrderedDict[tuple, Path] = OrderedDict()
         self._load_again = functools.lru_cache(_KEPT_PHOTOS)(self._load)
         # The names of all codes of each built-in style: "monet", "monet:2", ...
         self.variants = {
@@ -175,6 +181,21 @@ class Studio:
         code = self.code(wish)
         photo = self.read(file, max_size=wish.max_size)
         self.painter.remember(photo, code, wish.amounts, wish.brush_size)
+        self.before(file, photo, wish.max_size)
+
+    def before(self, file: str | Path, photo: Picture, max_size: int | None) -> Path:
+        """What a page shows of a photo beside its painting, written once: it is not sent again."""
+        key = (str(file), max_size)
+        path = self._shown.get(key)
+        if path is None or not path.is_file():
+            with self.new_folder() as folder:
+                path = self._shown[key] = save_shown(photo, folder / "before")
+            while len(self._shown) > _KNOWN_SHOWN:
+                with suppress(KeyError):  # by two visitors at once
+                    self._shown.popitem(last=False)
+        with suppress(FileNotFoundError):
+            os.utime(path.parent)  # kept for another hour
+        return path
 
     def paint(
         self, photo: Picture, wish: Wish, progress: Callable[[float], None] | None = None

@@ -414,8 +414,9 @@ def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
     assert not encoded
     actions.get_ready(photo, *choices)
     assert len(encoded) == 1
-    actions.repaint(visitor, lambda *_, **__: None, None, photo, "", *choices)
-    assert len(encoded) == 1
+    (shown,) = (tmp_path / "results").glob("result-*/*")
+    (before, _), _ = actions.repaint(visitor, lambda *_, **__: None, None, photo, "", *choices)
+    assert len(encoded) == 1 and Path(before) == shown
     # What cannot be made ready is no error before it is asked for.
     actions.get_ready(None, *choices)
     actions.get_ready(str(photos / "gone.png"), *choices)

@@ -339,6 +339,14 @@ def test_the_numbers_of_a_result_are_shown(page, photos):
     assert "180 × 120" in text
 
 
+def test_how_far_it_is_is_told_of_a_painting_that_takes_a_while(page, photos, held):
+    upload(page, photos / "cat.png")
+    told = page.locator("#comparison [data-testid=status-tracker]").get_by_text("Painting")
+    page.get_by_role("button", name="Paint it").click()
+    told.wait_for()
+    page.get_by_role("button", name="Stop").click()
+
+
 def test_stop_ends_a_painting_and_the_next_one_works(page, photos, held, server, monkeypatch):
     upload(page, photos / "cat.png")
     page.get_by_role("button", name="Paint it").click()
