@@ -12,7 +12,7 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import brush_size, outlines, simplification, statistics, tone
+from models import brush_size, outlines, registration, simplification, statistics, tone
 from models.network import STRIDE
 from models.strokes import Canvas
 from models.style_code import AS_THE_STYLE
@@ -72,6 +72,8 @@ class Brush:
             reach += simplification.REACH
         if self.brush_size > 1:
             reach = self.brush_size * (reach + brush_size.REACH)
+        if ground.register:
+            reach += registration.REACH
         if ground.tone:
             reach += tone.REACH
         if ground.outlines:

@@ -41,7 +41,7 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
-GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN[,TONE]]]]]"
+GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN[,TONE[,REGISTER]]]]]]"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Every built-in style's first code paints training photos, first without a ground, then with what is
 left out of the photo and the strokes' strength, then with outlines, with the tint, with the tone,
-flattened, and with grain. A linear judge on pooled EfficientNet-Lite0 features says how many it
-takes for the style. No test picture is looked at: this is for choosing.
+flattened, with grain, and with colors in register. A linear judge on pooled EfficientNet-Lite0
+features says how many it takes for the style. No test picture is looked at: this is for choosing.
 
 python -m benchmarks.grounds --judge FILE --sheet out/grounds.png
 """
@@ -28,7 +28,15 @@ from app.dataset import PictureFolder
 from models.judge import LinearJudge
 
 ARTWORKS = Path("../shared/artworks/train")
-STEPS = (("simplify", "strokes"), ("outlines",), ("tint",), ("tone",), ("flatten",), ("grain",))
+STEPS = (
+    ("simplify", "strokes"),
+    ("outlines",),
+    ("tint",),
+    ("tone",),
+    ("flatten",),
+    ("grain",),
+    ("register",),
+)
 SHOWN = 5  # photos on the sheet
 
 

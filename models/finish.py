@@ -1,5 +1,5 @@
-"""What is done to a painting after the network: less texture, the photo's colors and light, grain,
-outlines.
+"""What is done to a painting after the network: less texture, colors in register, the photo's
+colors and light, grain, outlines.
 
 A decoder fills what should be flat with a texture of its own, a mesh of few pixels, the same
 everywhere. Flattened, it is gone, and with it what has a print look printed; the grain of paper,
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models import brush_size, outlines, strokes, tone
+from models import brush_size, outlines, registration, strokes, tone
 from models.measures import gray
 from models.simplification import simplified
 from models.strokes import SIDE, Origins
@@ -31,6 +31,9 @@ class Finish:
     Args:
         flatten: how much of its fine texture is left out first, a weave say; see
             :func:`models.simplification.simplified`.
+        colors: the photo, (B, 3, H, W), where register needs it.
+        register: how far the painting's colors keep to its areas, 0 to 1, (B, 1, 1, 1) or one for
+            all; see :func:`models.registration.registered`. None: as painted.
         tint: (B, 3, H, W), added to the painting's colors; None: nothing.
         light: the photo's luma, (B, 1, H, W), where tone or brush need it.
         tone: how far the painting's luma goes towards it, 0 to 1, (B, 1, 1, 1) or one for all; see
@@ -42,6 +45,8 @@ class Finish:
     """
 
     flatten: float = 0.0
+    colors: Tensor | None = None
+    register: Tensor | None = None
     tint: Tensor | None = None
     light: Tensor | None = None
     tone: Tensor | None = None
@@ -57,11 +62,17 @@ class Finish:
             origins, brush: where the photos lie on the paper, and how large the strokes are, as a
                 :class:`models.strokes.Canvas` has it.
         """
+
+        def share(amount: float) -> Tensor | None:
+            return photo.new_full((1, 1, 1, 1), amount) if amount else None
+
         return Finish(
             ground.flatten,
+            photo if ground.register else None,
+            share(ground.register),
             ground.tint * chroma(photo) if ground.tint else None,
             gray(photo) if ground.tone or brush > 1 else None,
-            photo.new_full((1, 1, 1, 1), ground.tone) if ground.tone else None,
+            share(ground.tone),
             ground.grain * strokes.cut(paper(), photo, origins) if ground.grain else None,
             ground.outlines * outlines.ink(photo) if ground.outlines else None,
             brush,
@@ -84,7 +95,8 @@ class Finish:
                 result[list(rows)] = part  # one for all goes to each row
             return result
 
-        return Finish(0.0, *(whole(name) for name in ("tint", "light", "tone", "grain", "ink")))
+        names = ("colors", "register", "tint", "light", "tone", "grain", "ink")
+        return Finish(0.0, *map(whole, names))
 
     def on(self, picture: Tensor, strength: float = 1.0) -> Tensor:
         """Pictures (B, 3, h, w) in [-1, 1] with it on top, from their upper left corner.
@@ -100,6 +112,9 @@ class Finish:
         light = None if self.light is None else self.light[..., :height, :width]
         if self.brush > 1:
             picture = brush_size.enlarged(picture, light)
+        if self.register is not None:
+            colors = self.colors[..., :height, :width]
+            picture = registration.registered(picture, colors, strength * self.register)
         if self.tint is not None:
             picture = (picture + strength * self.tint[..., :height, :width]).clamp(-1, 1)
         if self.tone is not None:
@@ -113,7 +128,7 @@ class Finish:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        parts = (self.tint, self.light, self.grain, self.ink)
+        parts = (self.colors, self.tint, self.light, self.grain, self.ink)
         return sum(part.nbytes for part in parts if part is not None)
 
 

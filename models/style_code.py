@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 LARGEST_GROUND = 10.0
-SHARES = ("outlines", "tone")  # of a ground: 1 is all there can be
+SHARES = ("outlines", "tone", "register")  # of a ground: 1 is all there can be
 
 
 def _most(name: str) -> float:
@@ -59,6 +59,8 @@ class Ground:
         grain: of the paper or canvas, a standard deviation of values in [-1, 1].
         tone: how far the painting's light and dark go towards the photo's, 0 to 1: see
             :mod:`models.tone`.
+        register: how far the painting's colors end where the photo's areas do, 0 to 1: see
+            :mod:`models.registration`.
     """
 
     simplify: float = 0.0
@@ -68,6 +70,7 @@ class Ground:
     flatten: float = 0.0
     grain: float = 0.0
     tone: float = 0.0
+    register: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -90,7 +93,8 @@ class Ground:
 MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4, tint=0.25, tone=0.3)
 
 # Which of a person's amounts scales what of a ground. To simplify is to leave out detail, the
-# photo's and the painting's; the grain goes along with the strokes.
+# photo's and the painting's, and colors that an area has beside its own; the grain goes along with
+# the strokes.
 SCALED_BY = {
     "simplify": "simplify",
     "strokes": "brushwork",
@@ -99,6 +103,7 @@ SCALED_BY = {
     "flatten": "simplify",
     "grain": "brushwork",
     "tone": "tone",
+    "register": "simplify",
 }
 
 

@@ -51,7 +51,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, several in paintings.items()
     }
     ground = models.Ground(
-        simplify=0.2, strokes=0.5, outlines=0.5, tint=0.2, flatten=0.05, grain=0.02, tone=0.4
+        simplify=0.2,
+        strokes=0.5,
+        outlines=0.5,
+        tint=0.2,
+        flatten=0.05,
+        grain=0.02,
+        tone=0.4,
+        register=0.6,
     )
     styles["stripes"] = [replace(code, ground=ground) for code in styles["stripes"]]
     path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"

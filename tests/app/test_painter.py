@@ -282,7 +282,9 @@ def test_tone_has_the_painting_dark_where_the_photo_is(tiny, large):
 def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large, brush_size, strength):
     style = replace(
         tiny.style("dots"),
-        ground=models.Ground(simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2, tone=0.5),
+        ground=models.Ground(
+            simplify=0.3, outlines=0.8, tint=0.3, flatten=0.2, tone=0.5, register=0.8
+        ),
     )
     larger = Picture(np.tile(large.rgb, (brush_size, brush_size, 1))[:-1])
     mask = np.full(larger.rgb.shape[:2], 255, np.uint8)

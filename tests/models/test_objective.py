@@ -152,7 +152,14 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     plain, print_ = (
         models.Ground(),
         models.Ground(
-            simplify=0.3, strokes=0.1, outlines=0.8, tint=0.3, flatten=0.1, grain=0.05, tone=0.4
+            simplify=0.3,
+            strokes=0.1,
+            outlines=0.8,
+            tint=0.3,
+            flatten=0.1,
+            grain=0.05,
+            tone=0.4,
+            register=0.7,
         ),
     )
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])

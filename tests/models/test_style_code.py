@@ -110,5 +110,6 @@ def test_a_ground_can_be_less_or_more_than_the_style_wants():
     assert lit.of(amounts(tone=3)).tone == 1
     assert models.Ground(grain=0.2).of(amounts(brushwork=0.5)).grain == 0.1
     assert models.Ground(flatten=0.2).of(amounts(simplify=0.5)).flatten == 0.1
+    assert models.Ground(register=0.6).of(amounts(simplify=0.5)).register == 0.3
     assert models.Ground(tint=0.5).of(amounts(tint=2)).tint == 0.75
     assert none.of(amounts(tint=3)).tint == 0.5

@@ -1,0 +1,56 @@
+"""Colors in register: a printer's colors end where what is shown ends.
+
+A decoder's colors run over an edge, and a rim of a color that is nowhere in the photo lies along
+it: red around what is black, say. Printers call it out of register. So a share of a painting's
+chroma is given by what the photo's colors say of it in a window, a plane fitted through both, which
+has the photo's edges. Where both differ by little it is brushwork, and stays; and so does the luma,
+with all that is drawn in it.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models import guided
+from models.measures import LUMA, gray
+
+CELL = 4  # pixels a side, whose mean is taken; the network's own stride, where tiles begin
+RADIUS = 6  # cells to each side of a window's middle: wider than a rim
+EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are plain
+
+RIM = 0.15  # of red and blue less luma, in [-1, 1]: what differs by more is out of register
+
+# Pixels: what is farther from a pixel than this has no part in it, as in models.tone.
+REACH = CELL * (2 * RADIUS + 2)
+
+
+def registered(picture: Tensor, photo: Tensor, share: Tensor | float) -> Tensor:
+    """Pictures (B, 3, H, W) in [-1, 1] with a share of their chroma by the photo's areas.
+
+    Differentiable. The luma stays, but for what is out of range then.
+
+    Args:
+        photo: (B, 3, H, W) in [-1, 1].
+        share: 0 to 1, one for all or (B, 1, 1, 1).
+    """
+    height, width = picture.shape[-2:]
+    light = gray(picture)
+    # Red and blue less luma: green's part follows, since a chroma has no luma.
+    own = picture[:, ::2] - light
+    cells = F.avg_pool2d(torch.cat([photo, own], 1), CELL, ceil_mode=True)
+    slope, offset = guided.planes(*cells.split((3, 2), 1), RADIUS, EDGES)
+    maps = torch.cat([slope.flatten(1, 2), offset], 1)
+    maps = guided.enlarged(maps, CELL)[..., :height, :width]
+    slope, offset = maps[:, :6].unflatten(1, (3, 2)), maps[:, 6:]
+    said = torch.addcmul(offset, slope[:, 0], photo[:, :1])
+    for channel in (1, 2):
+        said = torch.addcmul(said, slope[:, channel], photo[:, channel : channel + 1])
+    missing = said - own
+    # Little of what is little, nearly all of what is much.
+    square = missing.square().sum(1, keepdim=True)
+    red, blue = torch.addcmul(own, missing, share * square / (square + RIM**2)).split(1, 1)
+    of_red, of_green, of_blue = LUMA
+    green = (of_red * red + of_blue * blue) / -of_green
+    return (light + torch.cat([red, green, blue], 1)).clamp(-1, 1)
