@@ -382,7 +382,8 @@ def add_ground_option(parser: argparse.ArgumentParser) -> None:
         "how strong the strokes are in plain parts (1 as trained), how dark the outlines of what "
         "is shown are printed on top (0 to 1; 0), how much of the photo's own colors is added (0), "
         "how much of the painting's fine texture is left out (0), how strong the grain of its "
-        "paper is (0), and how far its light and dark follow the photo's (0 to 1; 0)",
+        "paper is (0), how far its light and dark follow the photo's (0 to 1; 0), and how far its "
+        "colors end where the photo's do (0 to 1; 0)",
     )
 
 

@@ -137,7 +137,7 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        how = chosen(args) | {"brush_size": args.brush_size}
+        how = chosen(args)
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
             return batch.paint_together(pictures, painter, style, args.strength, **how)
@@ -394,14 +394,6 @@ def _parser() -> argparse.ArgumentParser:
         "belongs to the first --style, and so on",
     )
     parser.add_argument(
-        "--brush-size",
-        type=int,
-        choices=SIZES,
-        default=1,
-        help="how many times larger the strokes are (default: 1, strokes of the same few pixels "
-        "in a picture of any size); faster, too",
-    )
-    parser.add_argument(
         "--tile",
         type=_positive,
         metavar="PX",
@@ -500,6 +492,14 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
             help=f"{what}; 1 (the default) is what suits the style, and above it more",
         )
     parser.add_argument(
+        "--brush-size",
+        type=int,
+        choices=SIZES,
+        default=1,
+        help="how many times larger the strokes are (default: 1, strokes of the same few pixels "
+        "in a picture of any size); faster, too",
+    )
+    parser.add_argument(
         "--keep-color",
         nargs="?",
         choices=color.WAYS,
@@ -517,7 +517,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
     """What these options say of how to paint, beside the style and its strength."""
     amounts = models.Amounts(**{name: getattr(args, name) for name in CONTROLS})
-    return {"keep_color": args.keep_color, "amounts": amounts}
+    return {"keep_color": args.keep_color, "amounts": amounts, "brush_size": args.brush_size}
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:

@@ -85,11 +85,21 @@ class Look:
     keep_color: str | None = None
     max_size: int | None = None
     amounts: models.Amounts = AS_THE_STYLE
+    brush_size: int = 1
 
     @property
     def how(self) -> dict[str, object]:
         """What `Brush` and `Painter.paint` take alike."""
-        return {"keep_color": self.keep_color, "amounts": self.amounts}
+        return {
+            "keep_color": self.keep_color,
+            "amounts": self.amounts,
+            "brush_size": self.brush_size,
+        }
+
+    @property
+    def stride(self) -> int:
+        """Pixels: the network's grid on a frame."""
+        return STRIDE * self.brush_size
 
 
 @dataclass(frozen=True)
@@ -241,12 +251,14 @@ def _record(
     """The statistics that frames of one shot have in common, and their map of colors."""
     height, width = frames[0].shape[:2]
     whole = Box(0, 0, height, width)
-    boxes = tiles.samples(whole, max(1, SAMPLED // len(frames)), SAMPLE_SIDE, STRIDE)
+    # The network sees so many of the pixels of frames that a larger brush makes smaller.
+    pixels, side = SAMPLED * look.brush_size, SAMPLE_SIDE * look.brush_size
+    boxes = tiles.samples(whole, max(1, pixels // len(frames)), side, look.stride)
     parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look.amounts)
+        canvas = Canvas(places, look.amounts, look.brush_size)
         style = look.style.to(painter.device)
         painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     matched = look.keep_color == "matched"
@@ -256,7 +268,7 @@ def _record(
 class Pan:
     """Follows a camera that pans, so that the network's grid and strokes can move with the scene.
 
-    The network computes on a grid of STRIDE pixels, and puts strokes where a photo is plain. What
+    The network computes on a grid (Look.stride), and puts strokes where a photo is plain. What
     moves across them is painted anew in every frame, and its strokes shimmer.
     """
 
@@ -335,7 +347,7 @@ def paint_frame(
         return rgb
     if not len(shot.held):
         return painter.paint(Picture(rgb), look.style, look.strength, **look.how).rgb
-    before = tuple(distance % STRIDE for distance in moved)
+    before = tuple(distance % look.stride for distance in moved)
     rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
     height, width = rgb.shape[:2]
     origin = (moved[0] - before[0], moved[1] - before[1])
@@ -351,7 +363,7 @@ def paint_frame(
     brush.held, brush.matching = shot.held, shot.matching
     side = max(height, width) if height * width <= WHOLE else TILE
     result = np.empty_like(rgb)
-    for tile in tiles.plan(height, width, side, brush.reach, STRIDE):
+    for tile in tiles.plan(height, width, side, brush.reach, brush.stride):
         photo = images.to_tensor(rgb[tile.core.slices]).to(painter.device)
         result[tile.core.slices] = images.to_rgb(brush.paint(tile, photo, None))
     return result[before[0] :, before[1] :]

@@ -251,10 +251,11 @@ def test_where_nothing_can_be_followed_the_grid_stays():
         assert camera.follow(np.full((90, 120, 3), level, np.uint8)) == (0, 0)
 
 
-def test_strokes_move_with_the_scene(painter):
+@pytest.mark.parametrize("brush_size", [1, 2])
+def test_strokes_move_with_the_scene(painter, brush_size):
     frames = [np.ascontiguousarray(frame) for frame in pan(skimage.data.coffee(), 4, 96, 160)]
-    (shot,) = shots_of(painter, frames)
-    look, camera = video.Look(painter.style("stripes")), video.Pan()
+    (shot,) = shots_of(painter, frames, brush_size=brush_size)
+    look, camera = video.Look(painter.style("stripes"), brush_size=brush_size), video.Pan()
     fixed = [video.paint_frame(frame, shot, painter, look) for frame in frames]
     moving = [
         video.paint_frame(frame, shot, painter, look, camera.follow(frame)) for frame in frames
@@ -269,10 +270,12 @@ def test_strokes_move_with_the_scene(painter):
     assert shimmer(moving) < 0.1 * shimmer(fixed)
 
 
-def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch):
+@pytest.mark.parametrize("brush_size", [1, 2])
+def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch, brush_size):
     frame = np.ascontiguousarray(skimage.data.coffee()[:200, :280])
-    look = video.Look(painter.style("stripes"), keep_color="matched")
-    (shot,) = shots_of(painter, [frame], keep_color="matched")
+    how = {"keep_color": "matched", "brush_size": brush_size}
+    look = video.Look(painter.style("stripes"), **how)
+    (shot,) = shots_of(painter, [frame], **how)
     whole = video.paint_frame(frame, shot, painter, look)
     monkeypatch.setattr(video, "WHOLE", 1)
     monkeypatch.setattr(video, "TILE", 96)
@@ -302,6 +305,15 @@ def test_the_command_line_paints_a_clip(checkpoint, capsys, tmp_path):
     assert run(checkpoint, capsys, source, "--out", out, "--overwrite")[0] == 0
     code, err = run(checkpoint, capsys, source, "--out", source, "--overwrite")
     assert code == 2 and "would be written over" in err
+
+
+def test_the_command_line_has_larger_strokes(checkpoint, capsys, tmp_path):
+    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 2))
+    fine, large = tmp_path / "fine.mp4", tmp_path / "large.mp4"
+    assert run(checkpoint, capsys, source, "--out", fine)[0] == 0
+    assert run(checkpoint, capsys, source, "--out", large, "--brush-size", 4)[0] == 0
+    change = np.subtract(read_clip(large)[0], read_clip(fine)[0], dtype=int)
+    assert np.abs(change).mean() > 0.3  # else 0
 
 
 @pytest.mark.parametrize("content", [b"", b"no clip", None])
