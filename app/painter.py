@@ -29,8 +29,8 @@ STYLE_SIZE = 512
 _REMEMBERED_PICTURES = 32
 
 # Bytes of content of the photos painted last: features have 24 a pixel, and what the photo gives to
-# the painting directly up to 20 more.
-REMEMBERED_CONTENT, CONTENT_BYTES = 128 * 2**20, 44
+# the painting directly up to 36 more.
+REMEMBERED_CONTENT, CONTENT_BYTES = 128 * 2**20, 60
 
 # The side of a tile's core, pixels: with what the network sees around it, it is a photo of WHOLE.
 TILE = 1296
