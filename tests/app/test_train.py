@@ -439,7 +439,7 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
 
 @pytest.mark.parametrize(
     "ground",
-    ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1,1,1,1,1"],
+    ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1,1,1,1,1,1"],
 )
 def test_a_wrong_ground_is_refused(folders, tmp_path, ground, capsys):
     with pytest.raises(SystemExit):
