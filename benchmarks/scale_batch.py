@@ -12,6 +12,7 @@
               paints it, with the network's grid fixed to the frame, without held statistics, and
               of one painting moved by the pan, which is the least that brushwork allows
     camera    the same where the camera zooms in, and where it turns
+    brush     frames of 1200 x 720 px painted with larger strokes: seconds, and what a pan changes
 
 Every photo is made from those that scikit-image and scikit-learn ship.
 
@@ -47,6 +48,7 @@ from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
 from models import statistics
+from models.brush_size import SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ("jpg", "png", "webp")
@@ -461,6 +463,37 @@ def camera(
     return figures
 
 
+def brush(
+    painter: Painter,
+    style: str,
+    width: int = 1200,
+    height: int = 720,
+    count: int = 4,
+    step: int = 6,
+) -> dict:
+    """A pan over one photo with strokes of every size, one after the other."""
+    photo = Image.fromarray(photos()[0])
+    size = (width + step * (count - 1), height)
+    strip = np.asarray(photo.resize(size, Image.Resampling.BICUBIC))
+    frames = [np.ascontiguousarray(strip[:, step * i : step * i + width]) for i in range(count)]
+    figures: dict[str, dict] = {"seconds a frame": {}, "change with the pan undone, levels": {}}
+    for size in tqdm(SIZES, "brush", unit="size"):
+        look, pan = video.Look(painter.style(style), brush_size=size), video.Pan()
+        survey = video.ShotSurvey(painter, look)
+        for frame in frames:
+            survey.add(frame)
+        survey.finish()
+        started = time.perf_counter()
+        painted = [
+            video.paint_frame(frame, survey.shots[0], painter, look, pan.follow(frame))
+            for frame in frames
+        ]
+        seconds = (time.perf_counter() - started) / count
+        for name, value in zip(figures, (seconds, _levels(painted, step)), strict=True):
+            figures[name][str(size)] = value
+    return figures
+
+
 def _painted(
     whole: np.ndarray,
     seen: Callable[[np.ndarray], list[np.ndarray]],
@@ -499,7 +532,7 @@ def _levels(frames: Sequence[np.ndarray], step: int = 0) -> float:
     return 127.5 * change([images.to_tensor(frame) for frame in frames], step)
 
 
-PARTS = ("many", "mutated", "kills", "overlap", "jobs", "flicker", "camera")
+PARTS = ("many", "mutated", "kills", "overlap", "jobs", "flicker", "camera", "brush")
 
 
 def table(part: str, figures: dict) -> str:
@@ -573,6 +606,7 @@ def main() -> None:
                 arguments.frames,
                 brushwork=arguments.brushwork,
             ),
+            "brush": lambda: brush(painter, arguments.style),
         }
         for part in arguments.only:
             report[part] = parts[part]()

@@ -54,16 +54,29 @@ def test_mutations_are_of_four_kinds_and_change_their_files():
     assert 20 <= unharmed < 60
 
 
-def test_held_statistics_and_a_grid_that_moves_each_lessen_the_flicker_of_a_pan(tmp_path: Path):
+@pytest.fixture
+def painter(tmp_path: Path) -> Painter:
+    """An untrained tiny network with the style "dots"."""
     torch.manual_seed(0)
     network = models.Repainter(models.RepainterConfig(width=8, blocks=1, group_size=8)).eval()
     painting = images.to_tensor(skimage.data.astronaut()[:96, :96])
     code = network.encode_style(painting)
     models.save_checkpoint(tmp_path / "a.safetensors", network, {"dots": [code]}, {})
-    painter = Painter(tmp_path / "a.safetensors", "cpu")
+    return Painter(tmp_path / "a.safetensors", "cpu")
+
+
+def test_held_statistics_and_a_grid_that_moves_each_lessen_the_flicker_of_a_pan(painter):
     figures = scale_batch.flicker(painter, ["dots"], count=3)
     assert len(figures["rows"]) == 4
     undone = figures["change with the pan undone, levels"]
     assert undone["as app.video"] < undone["grid fixed"] < undone["not held"]
     assert undone["one painting, moved"] == 0
     assert "grid fixed" in scale_batch.table("flicker", figures)
+
+
+def test_strokes_of_every_size_are_timed_and_follow_a_pan(painter):
+    figures = scale_batch.brush(painter, "dots", width=120, height=80, count=3)
+    seconds, changes = figures["seconds a frame"], figures["change with the pan undone, levels"]
+    assert list(seconds) == list(changes) == ["1", "2", "4"]
+    assert all(value > 0 for value in seconds.values())
+    assert all(0 <= value < 3 for value in changes.values())
