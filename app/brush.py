@@ -73,7 +73,7 @@ class Brush:
         if self.brush_size > 1:
             reach = self.brush_size * (reach + brush_size.REACH)
         if ground.register:
-            reach += registration.REACH
+            reach += self.brush_size * registration.REACH
         if ground.tone:
             reach += tone.REACH
         if ground.outlines:

@@ -114,7 +114,8 @@ class Finish:
             picture = brush_size.enlarged(picture, light)
         if self.register is not None:
             colors = self.colors[..., :height, :width]
-            picture = registration.registered(picture, colors, strength * self.register)
+            share = strength * self.register
+            picture = registration.registered(picture, colors, share, self.brush)
         if self.tint is not None:
             picture = (picture + strength * self.tint[..., :height, :width]).clamp(-1, 1)
         if self.tone is not None:

@@ -16,17 +16,17 @@ from torch import Tensor
 from models import guided
 from models.measures import LUMA, gray
 
-CELL = 4  # pixels a side, whose mean is taken; the network's own stride, where tiles begin
+CELL = 4  # pixels a side, whose mean is taken; the network's own stride, times the brush's size
 RADIUS = 6  # cells to each side of a window's middle: wider than a rim
 EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are plain
 
 RIM = 0.15  # of red and blue less luma, in [-1, 1]: what differs by more is out of register
 
-# Pixels: what is farther from a pixel than this has no part in it, as in models.tone.
+# Pixels of a brush of size 1: what is farther from a pixel has no part in it, as in models.tone.
 REACH = CELL * (2 * RADIUS + 2)
 
 
-def registered(picture: Tensor, photo: Tensor, share: Tensor | float) -> Tensor:
+def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int = 1) -> Tensor:
     """Pictures (B, 3, H, W) in [-1, 1] with a share of their chroma by the photo's areas.
 
     Differentiable. The luma stays, but for what is out of range then.
@@ -34,15 +34,16 @@ def registered(picture: Tensor, photo: Tensor, share: Tensor | float) -> Tensor:
     Args:
         photo: (B, 3, H, W) in [-1, 1].
         share: 0 to 1, one for all or (B, 1, 1, 1).
+        brush: how large the strokes are, and with them the rims; see :mod:`models.brush_size`.
     """
     height, width = picture.shape[-2:]
     light = gray(picture)
     # Red and blue less luma: green's part follows, since a chroma has no luma.
     own = picture[:, ::2] - light
-    cells = F.avg_pool2d(torch.cat([photo, own], 1), CELL, ceil_mode=True)
+    cells = F.avg_pool2d(torch.cat([photo, own], 1), brush * CELL, ceil_mode=True)
     slope, offset = guided.planes(*cells.split((3, 2), 1), RADIUS, EDGES)
     maps = torch.cat([slope.flatten(1, 2), offset], 1)
-    maps = guided.enlarged(maps, CELL)[..., :height, :width]
+    maps = guided.enlarged(maps, brush * CELL)[..., :height, :width]
     slope, offset = maps[:, :6].unflatten(1, (3, 2)), maps[:, 6:]
     said = torch.addcmul(offset, slope[:, 0], photo[:, :1])
     for channel in (1, 2):

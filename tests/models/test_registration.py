@@ -67,6 +67,14 @@ def test_a_share_goes_so_far():
     torch.testing.assert_close(both - small, torch.cat([0.25 * whole, whole]))
 
 
+def test_a_larger_brush_has_wider_rims():
+    small, wide = painting(), painting().repeat_interleave(2, 2).repeat_interleave(2, 3)
+    large = photo().repeat_interleave(2, 2).repeat_interleave(2, 3)
+    after = registration.registered(small, photo(), 1.0)
+    wide = registration.registered(wide, large, 1.0, brush=2)
+    torch.testing.assert_close(wide[..., ::2, ::2], after, atol=0.05, rtol=0)
+
+
 def test_what_is_farther_than_the_reach_has_no_part():
     picture, far = painting(), painting()
     row, column = 58, 61  # of the middle of a cell, whose edges see the farthest
