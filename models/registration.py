@@ -42,12 +42,10 @@ def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int
     own = picture[:, ::2] - light
     cells = F.avg_pool2d(torch.cat([photo, own], 1), brush * CELL, ceil_mode=True)
     slope, offset = guided.planes(*cells.split((3, 2), 1), RADIUS, EDGES)
-    maps = torch.cat([slope.flatten(1, 2), offset], 1)
-    maps = guided.enlarged(maps, brush * CELL)[..., :height, :width]
-    slope, offset = maps[:, :6].unflatten(1, (3, 2)), maps[:, 6:]
-    said = torch.addcmul(offset, slope[:, 0], photo[:, :1])
-    for channel in (1, 2):
-        said = torch.addcmul(said, slope[:, channel], photo[:, channel : channel + 1])
+    said = _whole(offset, brush, (height, width))
+    for channel in range(3):
+        part = _whole(slope[:, channel], brush, (height, width))
+        said = torch.addcmul(said, part, photo[:, channel : channel + 1])
     missing = said - own
     # Little of what is little, nearly all of what is much.
     square = missing.square().sum(1, keepdim=True)
@@ -55,3 +53,7 @@ def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int
     of_red, of_green, of_blue = LUMA
     green = (of_red * red + of_blue * blue) / -of_green
     return (light + torch.cat([red, green, blue], 1)).clamp(-1, 1)
+
+
+def _whole(cells: Tensor, brush: int, size: tuple[int, int]) -> Tensor:
+    return guided.enlarged(cells, brush * CELL)[..., : size[0], : size[1]]
