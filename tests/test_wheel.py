@@ -47,7 +47,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     shutil.copytree(ROOT / "wct", source / "wct", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     # Stands for app and models, which are no part of the package.
     (source / "app").mkdir()
@@ -62,7 +62,10 @@ def test_the_wheel_holds_wct_alone_and_needs_torch_alone(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        needed = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
+        read = Parser().parsestr(archive.read(metadata).decode())
+    needed = read.get_all("Requires-Dist")
+    assert read["License-Expression"] == "MIT"
+    assert any(name.endswith("licenses/LICENSE") for name in names)
     folders = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert folders == {"wct"}
     assert {f"wct/{file.name}" for file in (ROOT / "wct").glob("*.py")} <= set(names)
