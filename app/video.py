@@ -10,25 +10,33 @@ Exit codes: 0 done, 1 the clip cannot be read or written, 2 the command line is 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import av
 import numpy as np
 import torch
-from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
+from av.video.reformatter import ColorTrc
 from PIL import Image
 from tqdm import tqdm
 
 import models
 from app import color, images, stylize, tiles
 from app.brush import SAMPLE_SIDE, WHOLE, Brush
+from app.clips import (
+    CONTAINERS,
+    Clip,
+    ClipError,
+    container_of,
+    copy,
+    encodable,
+    upright_rgb,
+    written_errors,
+)
 from app.images import ImageError, Picture
 from app.painter import TILE, Painter
 from app.regions import Region
@@ -37,17 +45,6 @@ from models import statistics
 from models.network import STRIDE
 from models.strokes import Canvas
 from models.style_code import AS_THE_STYLE
-
-# By the result's suffix: the container, the encoder and its options. The quality is high, since
-# brushwork is all edges; 4:2:0 is what players and phones decode.
-_H264 = ("libx264", {"crf": "18", "preset": "medium"})
-_CONTAINERS = {
-    ".mp4": ("mp4", *_H264),
-    ".m4v": ("mp4", *_H264),
-    ".mov": ("mov", *_H264),
-    ".mkv": ("matroska", *_H264),
-    ".webm": ("webm", "libvpx-vp9", {"crf": "24", "b:v": "0", "cpu-used": "4"}),
-}
 
 # A cut: the frame, at this size, differs from the one before by as many levels on average, and
 # by several times what the shot's frames differ by. A fast pan fails the second, noise the first.
@@ -67,13 +64,7 @@ CLEAR_PEAK = 0.4
 # From there on a match is as good as any. Below, one frame that shows it so much better is asked.
 FULL_PEAK, CLEARER = 0.85, 0.2
 
-_UNSPECIFIED = 2  # color spaces of frames, numbered as H.273 does
-_HD = 720  # rows: from there on, untagged video is BT.709 by custom, and BT.601 below
 _HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
-
-
-class ClipError(ImageError):
-    """A clip that cannot be read or written; its text is one line, "FILE: reason"."""
 
 
 @dataclass(frozen=True)
@@ -113,63 +104,6 @@ class Shot:
     last: int
     held: statistics.Statistics
     matching: color.Matching | None = None
-
-
-@dataclass
-class Clip:
-    """A clip's frames, upright and in sRGB, and what is known of it after they were read.
-
-    Raises ClipError while it is read, naming the file, where it is not a whole clip.
-    """
-
-    path: Path
-    notes: list[str] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[av.container.InputContainer]:
-        """The container, with its first video stream decoded by all cores."""
-        if not self.path.is_file():
-            raise ClipError(str(self.path), "no such file")
-        try:
-            container = av.open(str(self.path))
-        except av.error.FFmpegError as error:
-            raise self._unreadable(error) from error
-        with container:
-            if not container.streams.video:
-                raise ClipError(str(self.path), "holds no video")
-            container.streams.video[0].thread_type = "AUTO"
-            yield container
-
-    def contents(
-        self, container: av.container.InputContainer, *, sound: bool = False
-    ) -> Iterator[av.VideoFrame | av.Packet]:
-        """The frames of the first video stream and, where asked, the packets of the sound."""
-        video = container.streams.video[0]
-        try:
-            for packet in container.demux(video, *(container.streams.audio if sound else ())):
-                if packet.stream is video:
-                    yield from packet.decode()
-                elif packet.dts is not None:  # not the empty one at the end
-                    yield packet
-        except av.error.FFmpegError as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: av.error.FFmpegError) -> ClipError:
-        return ClipError(str(self.path), f"cannot be read as a clip: {error.strerror}")
-
-    def note(self, text: str) -> None:
-        """Say something once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-
-def upright_rgb(frame: av.VideoFrame) -> np.ndarray:
-    """A decoded frame as pixels (H, W, 3) uint8, turned as its display matrix says."""
-    space = frame.colorspace
-    if space == _UNSPECIFIED:
-        space = Colorspace.ITU709 if frame.height >= _HD else Colorspace.ITU601
-    rgb = frame.to_ndarray(format="rgb24", src_colorspace=space)
-    return np.rot90(rgb, round(frame.rotation / 90) % 4)
 
 
 class ShotSurvey:
@@ -406,22 +340,24 @@ def repaint(
         raise ClipError(str(source), "holds no frame that can be read")
     with (
         images.writing_whole(target) as part,
-        _written_errors(target),
+        written_errors(target),
         av.open(str(part), "w", format=container) as writing,
         clip.opened() as reading,
         tqdm(desc="painting", total=frames, **bar) as progress,
     ):
         if not strip:
             writing.metadata.update(reading.metadata)
-        _copy(clip, reading, writing, encoder, survey, progress)
+        paint = _Painting(survey, clip, progress)
+        copy(clip, reading, writing, encoder, survey.size, paint)
     return clip.notes
 
 
 class _Painting:
     """Paints the frames of a clip, one after the other, each under its shot's statistics."""
 
-    def __init__(self, survey: ShotSurvey, clip: Clip) -> None:
+    def __init__(self, survey: ShotSurvey, clip: Clip, progress: tqdm) -> None:
         self.clip, self.painter, self.look = clip, survey.painter, survey.look
+        self._progress = progress
         self._size = survey.size
         self._shots = iter(survey.shots)
         self._shot = next(self._shots)
@@ -441,106 +377,13 @@ class _Painting:
         photo = _small(upright_rgb(frame), self.look)
         moved = self._pan.follow(photo)
         rgb = paint_frame(photo, self._shot, self.painter, self.look, moved)
-        painted = _encodable(rgb, *self._size)
+        painted = encodable(rgb, *self._size)
         painted.pts, painted.time_base = frame.pts, frame.time_base
         if self._last is not None and (frame.pts is None or frame.pts <= self._last):
             painted.pts = self._last + step
         self._last = painted.pts or 0
+        self._progress.update()
         return painted
-
-
-def _encodable(rgb: np.ndarray, width: int, height: int) -> av.VideoFrame:
-    """Pixels as the encoders take them, 4:2:0, with an even width and height."""
-    # Its colors are for pairs of pixels: the last column or row is there twice.
-    rgb = np.pad(rgb, ((0, rgb.shape[0] % 2), (0, rgb.shape[1] % 2), (0, 0)), "edge")
-    return av.VideoFrame.from_ndarray(np.ascontiguousarray(rgb), "rgb24").reformat(
-        width,  # a stream may change its size on the way, a file's frames may not
-        height,
-        "yuv420p",
-        dst_colorspace=Colorspace.ITU709,
-        dst_color_range=ColorRange.MPEG,
-    )
-
-
-def _copy(
-    clip: Clip,
-    reading: av.container.InputContainer,
-    writing: av.container.OutputContainer,
-    encoder: tuple[str, dict[str, str]],
-    survey: ShotSurvey,
-    progress: tqdm,
-) -> None:
-    """Every packet of the clip, in its order: frames painted, sound as it is."""
-    source = reading.streams.video[0]
-    rate = source.average_rate or source.guessed_rate or Fraction(25)
-    video = _video_stream(writing, source, survey.size, rate, *encoder)
-    sound = _sound_streams(clip, reading, writing)
-    paint = _Painting(survey, clip)
-    step = max(1, round(1 / (rate * source.time_base)))
-    for item in clip.contents(reading, sound=True):
-        if isinstance(item, av.VideoFrame):
-            writing.mux(video.encode(paint(item, step)))
-            progress.update()
-        else:
-            item.stream = sound[item.stream.index]
-            writing.mux(item)
-    writing.mux(video.encode())
-    if len(reading.streams.video) > 1:
-        clip.note("only the first of its video streams is kept")
-    if reading.streams.subtitles:
-        clip.note("its subtitles were left out")
-
-
-def _video_stream(
-    writing: av.container.OutputContainer,
-    source: av.VideoStream,
-    size: tuple[int, int],
-    rate: Fraction,
-    encoder: str,
-    options: dict[str, str],
-) -> av.VideoStream:
-    video = writing.add_stream(encoder, rate=rate, options=options)
-    video.width, video.height = size
-    video.pix_fmt = "yuv420p"
-    context = video.codec_context
-    context.time_base = source.time_base
-    if aspect := source.sample_aspect_ratio:
-        turned = (size[0] > size[1]) != (source.width > source.height)
-        context.sample_aspect_ratio = 1 / aspect if turned else aspect
-    context.colorspace, context.color_range = Colorspace.ITU709, ColorRange.MPEG
-    context.color_primaries, context.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
-    return video
-
-
-def _sound_streams(
-    clip: Clip, reading: av.container.InputContainer, writing: av.container.OutputContainer
-) -> dict[int, av.AudioStream]:
-    """The result's sound streams, by the index of the clip's."""
-    sound = {}
-    for stream in reading.streams.audio:
-        try:
-            sound[stream.index] = writing.add_stream_from_template(stream)
-        except ValueError as error:
-            held = f"{writing.format.name} cannot hold its {stream.codec_context.name} sound"
-            raise ClipError(str(clip.path), f"{held}; mkv holds every kind") from error
-    return sound
-
-
-@contextlib.contextmanager
-def _written_errors(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except av.error.FFmpegError as error:
-        raise ClipError(str(target), f"cannot be written: {error.strerror}") from error
-
-
-def container_of(target: Path) -> tuple[str, str, dict[str, str]]:
-    """Container, encoder and its options for a result's suffix; ValueError for another one."""
-    try:
-        return _CONTAINERS[target.suffix.lower()]
-    except KeyError:
-        kinds = ", ".join(suffix[1:] for suffix in _CONTAINERS)
-        raise ValueError(f"clips are written as {kinds}, not as {target.name!r}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -588,7 +431,7 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         type=Path,
         metavar="FILE",
-        help="the result: " + ", ".join(suffix[1:] for suffix in _CONTAINERS),
+        help="the result: " + ", ".join(suffix[1:] for suffix in CONTAINERS),
     )
     parser.add_argument(
         "--strip", action="store_true", help="leave out the clip's title, dates, place, other tags"

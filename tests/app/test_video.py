@@ -351,7 +351,7 @@ def test_a_clip_cut_short_is_named_and_a_full_disk_is_the_results_fault(
     def full(*_):
         raise av.error.OSError(28, "No space left on device")
 
-    monkeypatch.setattr(video, "_encodable", full)
+    monkeypatch.setattr(video, "encodable", full)
     with pytest.raises(video.ImageError, match=r"out\.mp4: cannot be written: No space left"):
         paint(painter, source, tmp_path / "out.mp4")
     assert not (tmp_path / "out.mp4").exists()
