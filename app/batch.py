@@ -26,6 +26,7 @@ import torch
 import models
 from app import color, images
 from app.images import Picture
+from app.memory import is_out_of_memory
 from app.painter import Painter
 from models.strokes import Canvas
 from models.style_code import AS_THE_STYLE
@@ -424,9 +425,7 @@ def _reason(error: Exception, job: Job) -> str:
         return error.reason
     text = str(error).strip().splitlines()
     text = text[0] if text else ""
-    # torch says it in three ways: its own CUDA error, and RuntimeErrors of two CPU allocators.
-    memory = (MemoryError, torch.OutOfMemoryError)
-    if isinstance(error, memory) or "allocate" in text or "not enough memory" in text:
+    if is_out_of_memory(error):
         return "not enough memory for its size; --max-size makes it smaller"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from models.whole_file import writing_whole
 
 _PICKLE = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
@@ -26,24 +28,26 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
     Raises:
         CheckpointError: a tensor that is not finite, in fp16 either.
+        OSError: the file can't be written.
     """
     halves = {k: v.detach().cpu().half().contiguous() for k, v in tensors.items()}
     broken = [k for k, v in halves.items() if not bool(torch.isfinite(v).all())]
     if broken:
         raise CheckpointError(f"{path}: not saved, {broken[0]} is not finite")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(halves, temporary, metadata={"repaint": json.dumps(header)})
-        # mkstemp makes a private file; a checkpoint gets the permissions of any other file.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with writing_whole(path) as part:
+        try:
+            save_file(halves, part, metadata={"repaint": json.dumps(header)})
+        except SafetensorError as error:
+            raise _os_error(error) from None
+
+
+def _os_error(error: SafetensorError) -> OSError:
+    """What the system said, where safetensors wrapped it: "... (os error 28)"."""
+    number = re.search(r"os error (\d+)", str(error))
+    if number is None:
+        return OSError(str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def read_weights(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

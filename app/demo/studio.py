@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 import models
 from app import images
 from app.images import ImageError, Picture
+from app.memory import is_out_of_memory
 from app.painter import Painter
 from models import StyleCode
 from models.style_code import AS_THE_STYLE
@@ -292,8 +292,6 @@ def sentence(error: BaseException) -> str | None:
     if isinstance(error, ValueError):
         text = images.one_line(str(error))
         return f"{text[:1].upper()}{text[1:]}."
-    # torch says it in three ways: its own CUDA error, and RuntimeErrors of two CPU allocators.
-    no_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and "allocate" in str(error)
-    )
-    return "There is not enough memory for that size; choose a smaller one." if no_memory else None
+    if is_out_of_memory(error):
+        return "There is not enough memory for that size; choose a smaller one."
+    return None

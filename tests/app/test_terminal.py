@@ -1,0 +1,36 @@
+"""A terminal of any encoding is printed to without an error."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from app.terminal import show_anything
+show_anything()
+for stream in (sys.stdout, sys.stderr):
+    print("é Δ 北斎 \\udce5 🎨", file=stream)
+"""
+
+
+@pytest.mark.parametrize(
+    "encoding", ["ascii", "latin-1", "cp1252", "cp437", "utf-8", "utf-8:strict"]
+)
+def test_every_character_is_shown_or_spelled(encoding):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        env={"PYTHONIOENCODING": encoding, "PYTHONPATH": ".", "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    for printed in (done.stdout, done.stderr):
+        text = printed.decode(encoding.split(":")[0])
+        assert text.count("\n") == 1 and r"\udce5" in text
+        for sign in "éΔ北斎🎨":
+            assert sign in text or ascii(sign)[1:-1] in text
+
+
+def test_a_program_without_a_console_starts():
+    program = "import sys; sys.stdout = sys.stderr = None\n" + PROGRAM.split("for stream")[0]
+    assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}).returncode == 0
