@@ -43,7 +43,7 @@ from PIL import Image
 from tqdm import tqdm
 
 import models
-from app import batch, images, shipped, stylize, video
+from app import batch, images, listing, shipped, video
 from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
@@ -312,7 +312,7 @@ def overlap(
             max_size=max_size,
             overwrite=True,
         )
-        list(batch.run(stylize.plan([str(source)], out), work, out))
+        list(batch.run(listing.plan([str(source)], out), work, out))
 
     def one_by_one() -> None:
         for path in sorted(source.iterdir()):

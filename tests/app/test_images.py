@@ -185,7 +185,7 @@ def test_heic_is_read_where_its_reader_is_installed(tmp_path, photo):
 def test_heic_without_its_reader_says_what_to_install(tmp_path, monkeypatch):
     path = tmp_path / "phone.heic"
     path.write_bytes(b"\x00\x00\x00\x18ftypheic" + bytes(64))
-    monkeypatch.setattr(images, "pillow_heif", None)
+    monkeypatch.setattr(images._reading, "pillow_heif", None)
     with pytest.raises(ImageError, match=r"phone\.heic: .*install pillow-heif"):
         images.load(path)
 
@@ -383,7 +383,7 @@ def test_a_file_without_permission(tmp_path, photo, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     # A real chmod would not stop the tests where they run as root.
-    monkeypatch.setattr(images, "open", refuse, raising=False)
+    monkeypatch.setattr(images._reading, "open", refuse, raising=False)
     assert refused(path) == "cannot be read: permission denied"
 
 
@@ -702,7 +702,7 @@ def test_exif_too_long_for_jpg_is_left_out_and_said_so(tmp_path, photo):
 @pytest.mark.parametrize("format", ["jpg", "png", "webp"])
 def test_results_say_that_they_are_srgb_and_are_the_same_twice(tmp_path, photo, format):
     for name in ("a", "b"):
-        images._srgb_profile.cache_clear()
+        images._color.srgb_profile.cache_clear()
         images.save(Picture(photo), tmp_path / f"{name}.{format}")
     with Image.open(tmp_path / f"a.{format}") as saved:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(saved.info["icc_profile"]))

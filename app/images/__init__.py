@@ -1,0 +1,45 @@
+"""The one way to load a picture and the one way to save one.
+
+Whatever the file holds, `load` hands out upright 8-bit sRGB pixels with the alpha channel beside
+them, or raises an `ImageError` whose one line names the file and the reason.
+"""
+
+from app.images._exif import strip
+from app.images._folders import PICTURE_SUFFIXES, is_picture_name, list_pictures
+from app.images._picture import (
+    MAX_PIXELS,
+    ImageError,
+    Picture,
+    TooLargeError,
+    flatten,
+    gray,
+    one_line,
+    resize,
+    to_rgb,
+    to_tensor,
+)
+from app.images._reading import load
+from app.images._writing import FORMATS, output_format, remove_leftovers, save, writing_whole
+
+__all__ = [
+    "FORMATS",
+    "MAX_PIXELS",
+    "PICTURE_SUFFIXES",
+    "ImageError",
+    "Picture",
+    "TooLargeError",
+    "flatten",
+    "gray",
+    "is_picture_name",
+    "list_pictures",
+    "load",
+    "one_line",
+    "output_format",
+    "remove_leftovers",
+    "resize",
+    "save",
+    "strip",
+    "to_rgb",
+    "to_tensor",
+    "writing_whole",
+]
