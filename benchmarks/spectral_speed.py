@@ -118,7 +118,7 @@ def measure(d: int, batch: int, clock: Clock, dtype: torch.dtype) -> dict[str, d
         found[name] = {"forward": forward, "backward": backward}
         found[name]["megabytes"] = saved_megabytes(function, covariance)
     if clock.device.type != "cpu":
-        found["auto"] = {"picks": _eigen._fastest(covariance, 0.5, wct.Exact())}
+        found["auto"] = {"picks": _eigen._fastest(covariance)}
     return found
 
 

@@ -14,12 +14,17 @@ from wct._rules import Exact, Newton, Rule, as_rule, power_differences
 from wct._solver import Solve, check_covariance, full_precision, remember_signature
 
 SOLVERS = ("eigh", "eigh_cpu", "newton_schulz")
+SAME_FUNCTION = ("eigh", "eigh_cpu")  # what "auto" chooses among
+
+
+def _check_eps(eps: float) -> None:
+    if not eps >= 0:
+        raise ValueError(f"eps must not be negative, got {eps}")
 
 
 def _decompose(covariance: Tensor, eps: float, on_cpu: bool = False) -> tuple[Tensor, Tensor]:
     """Eigenvalues, descending and at least ``eps``, and vectors, cut off from the graph."""
-    if not eps >= 0:
-        raise ValueError(f"eps must not be negative, got {eps}")
+    _check_eps(eps)
     values, vectors = Solve.apply(covariance.detach(), on_cpu)
     return values.clamp_min(eps), vectors
 
@@ -60,7 +65,11 @@ class _Power(torch.autograd.Function):
 
     @staticmethod
     def forward(covariance: Tensor, values: Tensor, vectors: Tensor, exponent: float, rule: Rule):
-        return (vectors * (values**exponent).unsqueeze(-2)) @ vectors.mT
+        believed, kept = rule.truncate(values, vectors)
+        powers = believed**exponent
+        if kept is not None:
+            powers = torch.where(kept, powers, torch.zeros_like(powers))
+        return (vectors * powers.unsqueeze(-2)) @ vectors.mT
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -166,18 +175,33 @@ def eigh(
         eps: values are clamped to it from below (Alg. 2 of Robust Differentiable SVD).
 
     Returns:
-        Values (..., d) and vectors (..., d, d), one vector a column.
+        Values (..., d) and vectors (..., d, d), one vector a column. A rule that truncates
+        (``pi``, ``topn``) gives a column of zeros for a vector that it drops, so that
+        V f(l) V^T leaves it out, whatever f is.
 
     Raises:
         ValueError: wrong shape or type, entries that are not finite, a negative eps, or a rule
             that differentiates matrix functions alone (``exact``, ``newton``).
     """
-    rule = as_rule(gradient)
+    rule = as_rule(gradient).at(eps)
     covariance = check_covariance(covariance)
     rule.check(covariance.shape[-1], None)
     with full_precision(covariance):
+        own = rule.decompose(covariance)
+        if own is not None:
+            return _clamp_through(own[0], eps), own[1]
         values, vectors = _decompose(covariance, eps)
-        return _Spectrum.apply(covariance, values, vectors, rule)
+        believed, kept = rule.truncate(values, vectors)
+        spectrum, basis = _Spectrum.apply(covariance, values, vectors, rule)
+        if believed is not values:
+            spectrum = spectrum + (believed - values)
+        return spectrum, basis if kept is None else basis * kept.to(basis.dtype).unsqueeze(-2)
+
+
+def _clamp_through(values: Tensor, eps: float) -> Tensor:
+    """Values of at least ``eps``, with a gradient that goes straight through."""
+    _check_eps(eps)
+    return values + (values.detach().clamp_min(eps) - values.detach())
 
 
 def matrix_power(
@@ -203,8 +227,10 @@ def matrix_power(
         eps: the smallest eigenvalue that is believed; 0 bounds no gradient.
         solver: ``eigh``; ``eigh_cpu``, the same by way of the CPU; ``newton_schulz``, for the
             exponents 0.5 and -0.5 and the rules ``exact`` and ``newton``, which adds eps to the
-            diagonal instead of clamping; or ``auto``: eigh on a CPU, and elsewhere the fastest
-            of those that apply, measured once for a device and shape.
+            diagonal instead of clamping and with ``newton`` stops after the rule's iterations;
+            or ``auto``: eigh on a CPU, and elsewhere the faster of the two ways to eigh,
+            measured once for a device and shape. ``auto`` never takes another function. A rule
+            with a forward pass of its own (``pi_plain``) has no use for a solver.
 
     Returns:
         (..., d, d), symmetric.
@@ -214,16 +240,20 @@ def matrix_power(
             solver, or a rule that can't differentiate this power (``newton`` is for 0.5 and
             -0.5, ``topn`` needs n values) or can't be used with this solver.
     """
-    rule, exponent = as_rule(gradient), float(exponent)
+    rule, exponent = as_rule(gradient).at(eps), float(exponent)
     covariance = check_covariance(covariance)
     rule.check(covariance.shape[-1], exponent)
-    if solver == "auto":
-        solver = _fastest(covariance, exponent, rule)
-    if solver not in SOLVERS:
+    if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"unknown solver {solver!r}; there are auto, {', '.join(SOLVERS)}")
     with full_precision(covariance):
         if solver == "newton_schulz":
             return _schulz_power(covariance, exponent, rule, eps)
+        own = rule.decompose(covariance)
+        if own is not None:
+            powers = _clamp_through(own[0], eps) ** exponent
+            return (own[1] * powers.unsqueeze(-2)) @ own[1].mT
+        if solver == "auto":
+            solver = _fastest(covariance)
         values, vectors = _decompose(covariance, eps, solver == "eigh_cpu")
         return _Power.apply(covariance, values, vectors, exponent, rule)
 
@@ -246,22 +276,20 @@ def _schulz_power(covariance: Tensor, exponent: float, rule: Rule, eps: float) -
     )
 
 
-def _fastest(covariance: Tensor, exponent: float, rule: Rule) -> str:
-    # A CPU's own eigensolver is exact, and as fast as the rest at the sizes of a group.
+def _fastest(covariance: Tensor) -> str:
+    # Only ways to one and the same function: Newton-Schulz shifts where these clamp.
+    # A CPU's own eigensolver is as fast as any at the sizes of a group.
     if covariance.device.type == "cpu" or covariance.numel() == 0:
         return "eigh"
-    schulz = exponent in (0.5, -0.5) and isinstance(rule, (Exact, Newton))
     d = covariance.shape[-1]
     # Rounded up to a power of two, so that the last, smaller batch is not measured again.
     batch = 1 << (covariance.numel() // d**2 - 1).bit_length()
-    return _measured_fastest(covariance.device, covariance.dtype, batch, d, schulz)
+    return _measured_fastest(covariance.device, covariance.dtype, batch, d)
 
 
 @functools.lru_cache(maxsize=256)
-def _measured_fastest(
-    device: torch.device, dtype: torch.dtype, batch: int, d: int, schulz: bool
-) -> str:
-    """The solver that takes the least time on this device for a batch of d x d matrices.
+def _measured_fastest(device: torch.device, dtype: torch.dtype, batch: int, d: int) -> str:
+    """The way to eigh that takes the least time on this device for a batch of d x d matrices.
 
     Measured, since it changes with the libraries: batched eigh on CUDA became 30 to 130 times
     slower from one release to another.
@@ -271,7 +299,7 @@ def _measured_fastest(
     factors = torch.randn(batch, d, 2 * d, dtype=dtype, generator=generator).to(device)
     covariance = factors @ factors.mT / (2 * d)
     seconds = {}
-    for solver in SOLVERS if schulz else SOLVERS[:2]:
+    for solver in SAME_FUNCTION:
         # The first run loads kernels, and is not the measure.
         for _ in range(2):
             start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""The gradient of power iterations with deflation (Alg. 1), as a loop and in closed form."""
+"""Power iterations with deflation: Alg. 1's, behind an eigensolver, and the plain ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -23,14 +23,18 @@ class PowerIteration(Rule):
     - K_ji = -(1/l_i)(1 + r + ... + r^(n - 2)): vector j sees vector i through the deflation
       alone, where one power is lost, so that K is skew-symmetric but for that last term.
 
-    Deflation stops, and later vectors and values get no gradient, at the first value that is at
-    most ``eps``, or whose Rayleigh quotient is off by ``disagreement``, or that leaves at most
-    ``energy`` of the sum to the rest. The first vector is always kept.
+    The rank is found as Alg. 1 finds it, and both passes keep the same set: deflation stops at
+    the first value that is at most ``eps``, or whose Rayleigh quotient is off by
+    ``disagreement``, or with which all but ``energy`` of the sum is reached, and that one and
+    those after it are left out of V f(l) V^T. The first vector is always kept. Since the last
+    value reaches all of the sum, it is always left out, however large it is, unless ``energy``
+    is 0: ``inv_sqrtm(diag(1, 1/2, 1/4))`` is diag(1, 2^(1/2), 0).
 
     Args:
         iterations: n, at least 1; 19 in Backpropagation-Friendly Eigendecomposition.
-        eps: the smallest value that is iterated on.
-        energy: share of the sum of values that is left alone, in [0, 1).
+        eps: the smallest value that is iterated on; None takes the eps of the call, to which
+            values are clamped: a layer's own.
+        energy: share of the sum of values that is left alone, in [0, 1); 0 drops none for it.
         disagreement: relative error of a Rayleigh quotient that ends the loop; the closed form
             has none.
         loop: run Alg. 1 itself, round-off of its deflation included, instead of the closed
@@ -38,7 +42,7 @@ class PowerIteration(Rule):
     """
 
     iterations: int = 19
-    eps: float = 1e-10
+    eps: float | None = None
     energy: float = 1e-4
     disagreement: float = 0.1
     loop: bool = False
@@ -50,12 +54,23 @@ class PowerIteration(Rule):
         if not 0 <= self.energy < 1:
             raise ValueError(f"energy must be in [0, 1), got {self.energy}")
 
+    def at(self, eps: float) -> PowerIteration:
+        return replace(self, eps=eps) if self.eps is None else self
+
     def kept(self, values: Tensor) -> Tensor:
         reached = values.cumsum(-1) / values.sum(-1, keepdim=True)
-        stops = values <= self.eps
+        stops = values <= (self.eps or 0.0)
         if self.energy > 0:
             stops = stops | (reached >= 1 - self.energy)
         return _before_first(stops)
+
+    def truncate(self, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.loop or values.numel() == 0:
+            return values, self.kept(values)
+        covariance = (vectors * values.unsqueeze(-2)) @ vectors.mT
+        _, quotients, kept = self._deflate(covariance, values, vectors)
+        rest = values[..., quotients.shape[-1] :]
+        return torch.where(kept, torch.cat((quotients, rest), -1), values), kept
 
     def coefficients(self, values: Tensor) -> Tensor:
         taylor = Taylor(self.iterations - 1).coefficients(values)
@@ -92,7 +107,9 @@ class PowerIteration(Rule):
                 (grad_values * weights)[..., :rank],
             ),
         )
-        return (grad + grad.mT) / 2
+        # What the loop did not reach keeps the gradient of an eigenvalue, as in the closed form.
+        alone = (vectors * (grad_values * (1 - weights)).unsqueeze(-2)) @ vectors.mT
+        return (grad + grad.mT) / 2 + alone
 
     def matrix_gradient(
         self, values: Tensor, vectors: Tensor, exponent: float, grad: Tensor
@@ -100,9 +117,10 @@ class PowerIteration(Rule):
         if not self.loop:
             return super().matrix_gradient(values, vectors, exponent, grad)
         # f(M) = V f(l) V^T as a function of V and l, as Alg. 1 writes it.
-        grad_vectors = 2 * grad @ vectors * (values**exponent).unsqueeze(-2)
-        along = (vectors * (grad @ vectors)).sum(-2)
-        grad_values = exponent * values ** (exponent - 1) * along
+        believed, kept = self.truncate(values, vectors)
+        along = (vectors * (grad @ vectors)).sum(-2) * kept
+        grad_vectors = 2 * grad @ vectors * (kept * believed**exponent).unsqueeze(-2)
+        grad_values = exponent * believed ** (exponent - 1) * along
         return self.eigen_gradient(values, vectors, grad_values, grad_vectors)
 
     def _deflate(
@@ -132,6 +150,67 @@ def _before_first(stops: Tensor) -> Tensor:
     before = stops.to(torch.int64).cumsum(-1) == 0
     first = torch.arange(stops.shape[-1], device=stops.device) == 0
     return before | first
+
+
+@dataclass(frozen=True)
+class PlainPowerIteration(Rule):
+    """Power iterations forward and backward, from a random start, with deflation (PI).
+
+    The baseline of Backpropagation-Friendly Eigendecomposition and of Robust Differentiable
+    SVD, with no eigensolver in it: vector i is what ``iterations`` steps v <- M v / |M v| make
+    of a random one, its value is the Rayleigh quotient, and M loses that part (eq. 24). The
+    gradient is the true one of all this (eq. 3). Where two values are close, or few iterations
+    are made, the vectors are no eigenvectors, and the error of one is handed on to the next: a
+    value may come out negative. It is clamped to the eps of the call, as all values are.
+
+    Args:
+        iterations: for each vector, at least 1; 19 in the paper.
+        seed: of the starts; None draws them from torch's own generator, so that each call
+            starts elsewhere.
+    """
+
+    iterations: int = 19
+    seed: int | None = None
+    name: ClassVar[str] = "pi_plain"
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        raise ValueError("the rule 'pi_plain' has a forward pass of its own, and no coefficients")
+
+    def decompose(self, covariance: Tensor) -> tuple[Tensor, Tensor]:
+        if not bool(torch.isfinite(covariance).all()):
+            raise ValueError(f"the covariance of shape {tuple(covariance.shape)} is not finite")
+        generator = None
+        if self.seed is not None:
+            generator = torch.Generator(covariance.device).manual_seed(self.seed)
+        matrix = (covariance + covariance.mT) / 2
+        vectors, values = [], []
+        for _ in range(matrix.shape[-1]):
+            vector = torch.randn(
+                (*matrix.shape[:-1], 1),
+                dtype=matrix.dtype,
+                device=matrix.device,
+                generator=generator,
+            )
+            vector = _unit(vector)
+            for _ in range(self.iterations):
+                vector = _unit(matrix @ vector)
+            image = matrix @ vector
+            vectors.append(vector)
+            values.append((vector * image).sum((-2, -1)))
+            matrix = matrix - image @ vector.mT
+        if not vectors:
+            return matrix.diagonal(dim1=-2, dim2=-1), matrix
+        return torch.stack(values, -1), torch.cat(vectors, -1)
+
+
+def _unit(vector: Tensor) -> Tensor:
+    """A column over its length; one of zeros, which a matrix of zeros makes, stays zeros."""
+    squares = (vector * vector).sum((-2, -1), keepdim=True)
+    return vector / torch.where(squares > 0, squares, torch.ones_like(squares)).sqrt()
 
 
 class _Iterate(torch.autograd.Function):

@@ -82,9 +82,6 @@ class Rule:
             vectors, grad_vectors: (..., d, d).
         """
         inner = self.coefficients(values).mT * (vectors.mT @ grad_vectors)
-        kept = self.kept(values)
-        if kept is not None:
-            grad_values = torch.where(kept, grad_values, torch.zeros_like(grad_values))
         inner = inner + torch.diag_embed(grad_values)
         return vectors @ ((inner + inner.mT) / 2) @ vectors.mT
 
@@ -96,7 +93,26 @@ class Rule:
         return vectors @ inner @ vectors.mT
 
     def kept(self, values: Tensor) -> Tensor | None:
-        """Which values take part, (..., d) of bool; None when all do."""
+        """Which eigenvectors take part, (..., d) of bool; None when all do.
+
+        The forward pass leaves the others out, and so the backward pass does: a matrix function
+        is made of the kept ones alone, and `wct.eigh` gives a column of zeros for a dropped one.
+        """
+        return None
+
+    def truncate(self, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the forward pass works with: the values, and which of the vectors are kept."""
+        return values, self.kept(values)
+
+    def at(self, eps: float) -> Rule:
+        """The rule for a call whose values are clamped to ``eps``: itself, unless it asks."""
+        return self
+
+    def decompose(self, covariance: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The rule's own values (..., d) and vectors (..., d, d), differentiated by autograd.
+
+        None leaves the forward pass to an eigensolver, and the backward pass to the rule.
+        """
         return None
 
     def check(self, d: int, exponent: float | None) -> None:
@@ -298,9 +314,9 @@ class Pade(Rule):
 class TopN(Rule):
     """1/(l_i - l_j) among the n largest values, the others taken as zero (SVD-TopN, eq. 11).
 
-    With l_j = 0, K_ij is 1/l_i between a kept value and a dropped one, so that it is bounded by
-    1/l_n there; between two dropped ones it is 0. Two equal values among the kept are as
-    infinite as with ``analytic``. A matrix power takes no gradient through dropped values.
+    The forward pass is truncated, too: a matrix power has rank n. With l_j = 0, K_ij is 1/l_i
+    between a kept value and a dropped one, so that it is bounded by 1/l_n there; between two
+    dropped ones it is 0. Two equal values among the kept are as infinite as with ``analytic``.
 
     Args:
         n: how many values are kept, at least 1; the paper keeps 200 of 256.

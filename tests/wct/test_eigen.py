@@ -9,7 +9,15 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import wct
 
-BOUNDED = [wct.Taylor(9), wct.Pade(), wct.Clip(), wct.PowerIteration(), wct.Newton(), wct.Exact()]
+BOUNDED = [
+    wct.Taylor(9),
+    wct.Pade(),
+    wct.Clip(),
+    wct.PowerIteration(),
+    wct.PlainPowerIteration(seed=0),
+    wct.Newton(),
+    wct.Exact(),
+]
 
 
 def rotated(values: list[float], dtype=torch.float64, seed: int = 0) -> torch.Tensor:
@@ -175,6 +183,8 @@ def test_equal_and_zero_values_give_a_finite_gradient(rule, dtype, values):
         found = gradient(lambda m, f=function: f(m, gradient=rule, eps=1e-4), matrix)
         assert bool(torch.isfinite(found).all())
     if rule.name not in ("exact", "newton"):
+        values, vectors = wct.eigh(matrix, gradient=rule, eps=1e-4)
+        assert bool(torch.isfinite((vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT).all())
         found = gradient(lambda m: wct.eigh(m, gradient=rule, eps=1e-4)[1], matrix)
         assert bool(torch.isfinite(found).all())
 
@@ -216,24 +226,31 @@ def test_the_papers_rules_lose_the_gradient_within_equal_values_and_exact_does_n
         torch.testing.assert_close(lost.diagonal(), W.diagonal() / 2)
 
 
-def test_topn_takes_no_gradient_through_dropped_values():
+def test_topn_gives_no_dropped_vector_forward_or_backward():
     matrix = rotated([4, 3, 1e-3, 1e-4]).requires_grad_()
-    values, _ = wct.eigh(matrix, gradient=wct.TopN(2))
-    values[2:].sum().backward(retain_graph=True)
+    values, vectors = wct.eigh(matrix, gradient=wct.TopN(2))
+    assert torch.equal(vectors[:, 2:], torch.zeros(4, 2, dtype=torch.float64))
+    assert torch.linalg.matrix_rank((vectors * values) @ vectors.mT) == 2
+    vectors[:, 2:].sum().backward(retain_graph=True)
     assert torch.equal(matrix.grad, torch.zeros_like(matrix))
-    values[:2].sum().backward()
+    vectors[:, :2].sum().backward()
     assert matrix.grad.abs().max() > 0.1
 
 
-def test_topn_root_is_the_derivative_of_the_truncated_root():
-    # V_n sqrt(L_n) V_n^T where the dropped values are 0.
+def test_topn_root_has_rank_n_and_is_differentiated_as_such():
+    # Eq. 11: V diag(sqrt(l_1), ..., sqrt(l_n), 0, ...) V^T.
     matrix = rotated([4, 3, 0, 0])
+    root = wct.sqrtm(rotated([4, 3, 1, 0.5]), gradient=wct.TopN(2))
+    assert torch.linalg.matrix_rank(root) == 2
+    torch.testing.assert_close(root @ root, rotated([4, 3, 0, 0]))
+    inverse = wct.inv_sqrtm(rotated([4, 3, 1, 0.5]), gradient=wct.TopN(2))
+    torch.testing.assert_close(inverse @ inverse, rotated([1 / 4, 1 / 3, 0, 0]))
 
     def truncated(m):
-        values, vectors = wct.eigh(m, gradient=wct.TopN(4), eps=1e-14)
-        return (vectors[:, :2] * values[:2].sqrt()) @ vectors[:, :2].mT
+        values, vectors = torch.linalg.eigh((m + m.mT) / 2)
+        return (vectors[:, 2:] * values[2:].sqrt()) @ vectors[:, 2:].mT
 
-    split = rotated([4, 3, 1e-9, 0])  # TopN(4) is analytic: the zeros must differ
+    split = rotated([4, 3, 1e-9, 0])  # torch divides by the zeros' difference
     true = gradient(truncated, split)
     found = gradient(lambda m: wct.sqrtm(m, gradient=wct.TopN(2), eps=1e-14), matrix)
     torch.testing.assert_close(found, true, rtol=1e-6, atol=1e-6)

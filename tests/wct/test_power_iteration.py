@@ -74,6 +74,104 @@ def test_closed_form_is_the_loop_with_its_deflation(iterations):
     )
 
 
+@pytest.mark.parametrize("loop", [False, True])
+def test_forward_and_backward_keep_the_same_set(loop):
+    # gamma_3 = 1 >= 0.9999: Alg. 1 stops at the last value, whatever it is.
+    matrix = torch.diag(torch.tensor([1.0, 0.5, 0.25], dtype=torch.float64)).requires_grad_()
+    rule = wct.PowerIteration(200, loop=loop)
+    inverse = wct.inv_sqrtm(matrix, gradient=rule)
+    torch.testing.assert_close(
+        inverse, torch.diag(torch.tensor([1.0, 2**0.5, 0.0], dtype=torch.float64))
+    )
+    inverse.trace().backward()
+    slopes = torch.tensor([-0.5, -(2**0.5), 0.0], dtype=torch.float64)
+    torch.testing.assert_close(matrix.grad, torch.diag(slopes))
+
+
+@pytest.mark.parametrize("loop", [False, True])
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("energy", [0.0, 1e-4, 0.2])
+def test_gradient_is_that_of_its_own_forward(loop, exponent, energy):
+    # With as many iterations as the gaps need, against differences of the forward pass.
+    rule = wct.PowerIteration(300, energy=energy, loop=loop)
+    matrix = covariance(3, 2, 1, 0.5).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda m: wct.matrix_power(m, exponent, gradient=rule), (matrix,)
+    )
+
+
+def test_spectrum_gives_zeros_for_what_the_power_drops():
+    matrix = covariance(3, 2, 1, 0.5)
+    values, vectors = wct.eigh(matrix, gradient="pi")
+    torch.testing.assert_close(values, torch.tensor([3, 2, 1, 0.5], dtype=torch.float64))
+    assert torch.equal(vectors[:, 3], torch.zeros(4, dtype=torch.float64))
+    by_hand = (vectors * values.rsqrt()) @ vectors.mT
+    torch.testing.assert_close(by_hand, wct.inv_sqrtm(matrix, gradient="pi"))
+
+
+def test_values_at_the_eps_of_the_call_are_dropped():
+    matrix = covariance(3, 2, 0.02, 0.01)
+    rule = wct.PowerIteration(energy=0.0)
+    assert torch.linalg.matrix_rank(wct.inv_sqrtm(matrix, gradient=rule)) == 4
+    assert torch.linalg.matrix_rank(wct.inv_sqrtm(matrix, gradient=rule, eps=0.03)) == 2
+    own = wct.PowerIteration(energy=0.0, eps=2.5)
+    assert torch.linalg.matrix_rank(wct.inv_sqrtm(matrix, gradient=own)) == 1
+    # As a layer hands its eps on: a channel that is constant has the value eps, and is dropped.
+    features = torch.zeros(1, 3, 4, 4, dtype=torch.float64)
+    features[0, :2] = torch.randn(
+        2, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    _, spread = wct.mean_and_covariance(features, 1)
+    whitening = wct.whitening_matrix(spread, eps=1e-3, gradient=rule)
+    assert torch.linalg.matrix_rank(whitening[0, 0]) == 2
+
+
+def test_plain_iterations_find_separate_vectors_and_their_true_gradient():
+    rule = wct.PlainPowerIteration(100, seed=0)
+    matrix = covariance(8, 4, 2, 1)
+    for exponent in (0.5, -0.5):
+        torch.testing.assert_close(
+            wct.matrix_power(matrix, exponent, gradient=rule), wct.matrix_power(matrix, exponent)
+        )
+        torch.testing.assert_close(
+            gradient(of_power(exponent, rule), matrix),
+            gradient(of_power(exponent, wct.Exact()), matrix),
+        )
+    values, vectors = wct.eigh(matrix, gradient=rule)
+    expected = wct.eigh(matrix)
+    torch.testing.assert_close(values, expected[0])
+    torch.testing.assert_close((vectors.mT @ expected[1]).abs(), torch.eye(4, dtype=torch.float64))
+
+
+def test_plain_iterations_are_differentiated_as_they_are_made():
+    # Too few to converge: the gradient is still the forward pass's own.
+    rule = wct.PlainPowerIteration(2, seed=3)
+    matrix = covariance(3, 2.5, 2.2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda m: wct.sqrtm(m, gradient=rule), (matrix,))
+    apart = wct.sqrtm(matrix, gradient=rule) - wct.sqrtm(matrix)
+    assert apart.abs().max() > 1e-2
+
+
+def test_plain_iterations_start_elsewhere_in_each_call():
+    matrix = covariance(3, 2.5, 2.2)
+    torch.manual_seed(0)
+    first, second = (wct.sqrtm(matrix, gradient=wct.PlainPowerIteration(2)) for _ in range(2))
+    assert (first - second).abs().max() > 1e-3
+    torch.manual_seed(0)
+    assert torch.equal(wct.sqrtm(matrix, gradient=wct.PlainPowerIteration(2)), first)
+
+
+def test_plain_iterations_refuse_what_they_have_not():
+    with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
+        wct.PlainPowerIteration(0)
+    with pytest.raises(ValueError, match="no coefficients"):
+        wct.PlainPowerIteration().coefficients(torch.ones(2))
+    with pytest.raises(ValueError, match="newton_schulz finds no eigenvalues"):
+        wct.sqrtm(torch.eye(2), gradient="pi_plain", solver="newton_schulz")
+    with pytest.raises(ValueError, match="is not finite"):
+        wct.sqrtm(torch.full((2, 2), torch.nan), gradient="pi_plain")
+
+
 def test_many_iterations_come_to_the_true_gradient():
     matrix = covariance(3, 2, 1, 0.5)
     many = wct.PowerIteration(400, energy=0.0)
@@ -125,6 +223,7 @@ def test_loop_stops_where_the_rayleigh_quotient_disagrees():
     strict = wct.PowerIteration(5, energy=0.0, loop=True, disagreement=0.0)
     found = gradient(lambda m: others(m, strict), matrix)
     assert torch.equal(found, torch.zeros_like(found))
+    assert torch.linalg.matrix_rank(wct.sqrtm(matrix, gradient=strict)) == 1
     usual = wct.PowerIteration(5, energy=0.0, loop=True)
     assert gradient(lambda m: others(m, usual), matrix).abs().max() > 0.1
 

@@ -217,7 +217,7 @@ def test_settings_out_of_range_are_refused(make):
 
 
 def test_every_name_is_known():
-    names = ("analytic", "clip", "taylor", "pade", "pi", "topn", "newton", "exact")
+    names = ("analytic", "clip", "taylor", "pade", "pi", "pi_plain", "topn", "newton", "exact")
     assert [wct.as_rule(name).name for name in names] == list(names)
     assert wct.as_rule(wct.Taylor(3)) == wct.Taylor(3)
     with pytest.raises(ValueError, match="unknown gradient rule 'svd'; there are"):

@@ -112,7 +112,7 @@ def test_a_solver_that_never_works_is_an_error(monkeypatch):
         wct.sqrtm(torch.eye(3))
 
 
-def test_auto_measures_once_and_takes_the_fastest(monkeypatch):
+def test_auto_measures_once_and_takes_the_faster_way_to_eigh(monkeypatch):
     _eigen._measured_fastest.cache_clear()
     now, cost = [0.0], {"eigh": 3.0, "eigh_cpu": 2.0, "newton_schulz": 1.0}
     runs = []
@@ -126,17 +126,28 @@ def test_auto_measures_once_and_takes_the_fastest(monkeypatch):
     monkeypatch.setattr(_eigen.time, "perf_counter", lambda: now[0])
     try:
         place = (torch.device("cpu"), torch.float32, 2, 3)
-        assert _eigen._measured_fastest(*place, True) == "newton_schulz"
-        assert _eigen._measured_fastest(*place, False) == "eigh_cpu"
+        assert _eigen._measured_fastest(*place) == "eigh_cpu"
         before = len(runs)
-        assert _eigen._measured_fastest(*place, True) == "newton_schulz"
+        assert _eigen._measured_fastest(*place) == "eigh_cpu"
         assert len(runs) == before
     finally:
         _eigen._measured_fastest.cache_clear()
 
 
+@pytest.mark.parametrize("rule", [wct.Newton(5), wct.Exact(), wct.Taylor(9)], ids=lambda r: r.name)
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+def test_auto_is_one_function_whatever_is_fastest(monkeypatch, rule, exponent):
+    # The smallest inverse root is 1e5 clamped, 1e3 by a shift, 7 after five iterations.
+    covariance = torch.diag(torch.tensor([1.0, 1e-4, 1e-12], dtype=torch.float64))
+    expected = wct.matrix_power(covariance, exponent, gradient=rule, eps=1e-10, solver="eigh")
+    for fastest in _eigen.SAME_FUNCTION:
+        monkeypatch.setattr(_eigen, "_fastest", lambda covariance, f=fastest: f)
+        found = wct.matrix_power(covariance, exponent, gradient=rule, eps=1e-10)
+        torch.testing.assert_close(found, expected)
+
+
 def test_auto_runs_every_solver_it_measures():
     _eigen._measured_fastest.cache_clear()
     place = (torch.device("cpu"), torch.float32, 2, 3)
-    assert _eigen._measured_fastest(*place, True) in _eigen.SOLVERS
+    assert _eigen._measured_fastest(*place) in _eigen.SAME_FUNCTION
     _eigen._measured_fastest.cache_clear()

@@ -141,7 +141,7 @@ def test_moments_taken_part_by_part_are_those_of_the_whole(layout, dtype):
             whole = features[b, 4 * g : 4 * g + 4].flatten(1).double()
             torch.testing.assert_close(mean[b, g, :, 0].double(), whole.mean(1), atol=1e-5, rtol=0)
             expected = torch.cov(whole, correction=0)
-            torch.testing.assert_close(covariance[b, g].double(), expected, atol=1e-5, rtol=0)
+            torch.testing.assert_close(covariance[b, g].double(), expected, atol=2e-4, rtol=0)
 
 
 def test_one_position_has_no_covariance_and_whitens_to_zero():
