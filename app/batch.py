@@ -28,8 +28,8 @@ from app import color, images
 from app.images import Picture
 from app.memory import is_out_of_memory
 from app.painter import Painter
+from models.finish import AS_THE_STYLE
 from models.strokes import Canvas
-from models.style_code import AS_THE_STYLE
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
 
@@ -368,7 +368,7 @@ def paint_together(
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
     style = style.to(painter.device)
-    canvas = Canvas(amounts=amounts, brush=brush_size)
+    canvas = Canvas(amounts=amounts, stroke_size=brush_size)
     painted = painter.network.repaint(photos, style, strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
     if keep_color == "luminance":

@@ -12,16 +12,16 @@ import models
 from app import color, images, tiles
 from app.regions import Region
 from app.tiles import Box
-from models import brush_size, outlines, registration, simplification, statistics, tone
+from models import finish, statistics
+from models.finish import AS_THE_STYLE
 from models.network import STRIDE
 from models.strokes import Canvas
-from models.style_code import AS_THE_STYLE
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
 
-# Of each of models.Amounts, whose 1 is what suits a style.
-MOST = 3.0
+# Of each of models.Amounts.
+MOST = finish.LARGEST_AMOUNT
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -34,7 +34,7 @@ class Brush:
 
     Args:
         amounts: how much of what the style wants of the photo is wanted.
-        brush_size: how large the strokes are, one of models.brush_size.SIZES.
+        brush_size: how large the strokes are, one of models.finish.enlargement.SIZES.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -67,18 +67,7 @@ class Brush:
     @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
-        ground, reach = self.ground, self.network.reach
-        if ground.flatten:
-            reach += simplification.REACH
-        if self.brush_size > 1:
-            reach = self.brush_size * (reach + brush_size.REACH)
-        if ground.register:
-            reach += self.brush_size * registration.REACH
-        if ground.tone:
-            reach += tone.REACH
-        if ground.outlines:
-            reach = max(reach, outlines.REACH)
-        return reach + simplification.REACH if ground.simplify else reach
+        return finish.reach(self.network.reach, self.ground, self.brush_size)
 
     @property
     def ground(self) -> models.Ground:

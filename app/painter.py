@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import torch
 
 import models
 from app import color, images, mapped, tiles
-from app.brush import MOST, WHOLE, Brush
+from app.brush import WHOLE, Brush
 from app.regions import Region
-from models.brush_size import SIZES
+from models.finish import AS_THE_STYLE
+from models.finish.enlargement import SIZES
 from models.network import STRIDE
-from models.style_code import AS_THE_STYLE
 
 # A painting's statistics are recorded near the scale at which the network learned strokes. More
 # pixels would make its strokes finer than any the network has seen, and cost time and memory.
@@ -170,12 +170,12 @@ class Painter:
         where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
         style. max_size: the photo is first shrunk to this many pixels on its longest side; None
         keeps its size. keep_color: one of color.WAYS keeps the photo's colors. amounts: how much
-        of what the style wants of a photo is wanted, each up to MOST; brushwork is without effect
+        of what the style wants of a photo is wanted, each up to 3; brushwork is without effect
         on a network that was trained without. brush_size: how many times larger than the network's
-        own the strokes are, one of models.brush_size.SIZES. mask: where a single style is painted,
-        as in Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE
-        pixels and in tiles beyond. progress: called with the share that is done, from 0 to 1; what
-        it raises ends the painting.
+        own the strokes are, one of models.finish.enlargement.SIZES. mask: where a single style is
+        painted, as in Region. tile: the side of the tiles, pixels; None paints the photo whole up
+        to WHOLE pixels and in tiles beyond. progress: called with the share that is done, from 0 to
+        1; what it raises ends the painting.
 
         Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
         an unknown keep_color or brush_size, an amount out of its range, or a mask beside regions.
@@ -184,9 +184,6 @@ class Painter:
             raise ValueError(f"strength must be between 0 and 1, got {strength}")
         if keep_color is not None and keep_color not in color.WAYS:
             raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
-        for name, value in asdict(amounts).items():
-            if not 0 <= value <= MOST:
-                raise ValueError(f"{name} must be between 0 and {MOST}, got {value}")
         if brush_size not in SIZES:
             raise ValueError(f"brush_size must be one of {SIZES}, got {brush_size}")
         if tile is not None and tile < 1:

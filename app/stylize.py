@@ -27,7 +27,7 @@ from app.batch import Outcome
 from app.brush import MOST, WHOLE
 from app.listing import CommandError, plan, read_list
 from app.painter import KEEP_COLOR, Painter, Region
-from models.brush_size import SIZES
+from models.finish.enlargement import SIZES
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
 BROKEN_PIPE = 141

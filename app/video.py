@@ -42,9 +42,9 @@ from app.painter import TILE, Painter
 from app.regions import Region
 from app.tiles import Box
 from models import statistics
+from models.finish import AS_THE_STYLE
 from models.network import STRIDE
 from models.strokes import Canvas
-from models.style_code import AS_THE_STYLE
 
 # A cut: the frame, at this size, differs from the one before by as many levels on average, and
 # by several times what the shot's frames differ by. A fast pan fails the second, noise the first.

@@ -29,7 +29,7 @@ from app import images, video
 from app.painter import Painter
 from app.tiles import plan
 from models import statistics as held_statistics
-from models.brush_size import SIZES
+from models.finish.enlargement import SIZES
 from models.network import STRIDE
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"

@@ -48,7 +48,7 @@ from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
 from models import statistics
-from models.brush_size import SIZES
+from models.finish.enlargement import SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ("jpg", "png", "webp")

@@ -4,11 +4,12 @@ from models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from models.classifier import StyleClassifier, load_classifier, save_classifier
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
+from models.finish import Amounts, Ground
 from models.learned_code import LearnedCode
 from models.network import Content, Repainter, RepainterConfig
 from models.perceptual import PerceptualNetwork
 from models.refinement import CodeRefinement
-from models.style_code import Amounts, Ground, StyleCode
+from models.style_code import StyleCode
 from models.weights_file import CheckpointError
 
 __all__ = [

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.finish import Ground
 from models.network import Repainter, RepainterConfig
-from models.style_code import Ground, StyleCode
+from models.style_code import StyleCode
 from models.weights_file import CheckpointError, read_weights, write_weights
 
 KIND = "repaint-repainter"

@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
-from models import brush_size, statistics, strokes
-from models.finish import Finish
+from models import finish, statistics, strokes
+from models.finish import Finish, Ground, Original
+from models.finish.enlargement import reduced
 from models.refinement import CodeRefinement
-from models.simplification import simplified
 from models.strokes import Canvas
-from models.style_code import Ground, StyleCode
+from models.style_code import StyleCode
 
 COLORINGS = ("statistics", "mlp")
 METHODS = ("svd", "gd")
@@ -105,11 +105,13 @@ class Content:
 
     Args:
         features: (B, C, H / 4, W / 4).
-        finish: what is done to what the network makes of them.
+        finish: what is done to the paintings that the network makes of them.
+        stroke_size: how many times larger than the features are made for the photos are.
     """
 
     features: Tensor
     finish: Finish
+    stroke_size: int = 1
 
     @property
     def nbytes(self) -> int:
@@ -541,8 +543,8 @@ class Repainter(nn.Module):
     def reach(self) -> int:
         """Pixels: what is farther from a pixel than this has no part in its result.
 
-        But for the statistics, which see the whole picture; see :mod:`models.statistics`. Where a
-        photo is simplified first, its own reach comes on top.
+        But for the statistics, which see the whole picture: see :mod:`models.statistics`. Filters
+        add theirs: see :func:`models.finish.reach`.
         """
         seen = [self._sees(pixel) for pixel in range(STRIDE)]
         return max(max(i - low, high - i) for i, (low, high) in enumerate(seen))
@@ -566,22 +568,21 @@ class Repainter(nn.Module):
     def prepare(
         self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND
     ) -> tuple[Tensor, Finish]:
-        """What the encoder is to see of photos (B, 3, H, W), and what is done to the painting.
+        """What the encoder is to see of photos (B, 3, H, W), and what is done to the paintings.
 
-        See :func:`models.simplification.simplified` and :func:`models.strokes.prepare`.
+        See :mod:`models.finish` and :func:`models.strokes.prepare`.
 
         Args:
             ground: what a style wants; without one, nothing is left out or added.
         """
-        ground = ground.of(canvas.amounts)
-        if ground.simplify:
-            photo = simplified(photo, ground.simplify)
-        finish = Finish.of(photo, ground, canvas.origins, canvas.brush)
-        photo = brush_size.reduced(photo, canvas.brush)
+        ground, size = ground.of(canvas.amounts), canvas.stroke_size
+        photo = finish.prepared(photo, ground)
+        on_top = Finish.of(Original(photo, canvas.origins, size), ground)
+        photo = reduced(photo, size)
         if self.config.strokes:
-            origins = [(y // canvas.brush, x // canvas.brush) for y, x in canvas.origins]
+            origins = [(y // size, x // size) for y, x in canvas.origins]
             photo = strokes.prepare(photo, self.config.strokes * ground.strokes, origins)
-        return photo, finish
+        return photo, on_top
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -645,8 +646,8 @@ class Repainter(nn.Module):
         return self._decode(content, hop)
 
     def forward(self, photo: Tensor, code: StyleCode, strength: float = 1.0) -> Tensor:
-        photo, finish = self.prepare(photo, ground=code.ground)
-        return finish.on(self.generate(self.encode_content(photo), code, strength), strength)
+        photo, on_top = self.prepare(photo, ground=code.ground)
+        return on_top.on(self.generate(self.encode_content(photo), code, strength), strength)
 
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
@@ -667,8 +668,8 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        photo, finish = self.prepare(_pad(photo, canvas.brush), canvas, ground)
-        return Content(self.encode_content(photo), finish)
+        photo, on_top = self.prepare(_pad(photo, canvas.stroke_size), canvas, ground)
+        return Content(self.encode_content(photo), on_top, canvas.stroke_size)
 
     @torch.no_grad()
     def repaint(
@@ -698,8 +699,8 @@ class Repainter(nn.Module):
             return photo.clone()
         if content is None:
             content = self.encode_photo(photo, canvas, code.ground)
-        brush, (height, width) = content.finish.brush, photo.shape[-2:]
-        photo = brush_size.reduced(photo, brush)
+        height, width = photo.shape[-2:]
+        photo = reduced(photo, content.stroke_size)
         rows, columns = photo.shape[-2:]
         picture = self.generate(content.features, code, strength)[..., :rows, :columns]
         if strength < 1:

@@ -9,16 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import losses
+from models import finish, losses
 from models.augmentation import augmented
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
-from models.finish import Finish
+from models.finish import Finish, Finishes, Ground
 from models.network import STRIDE, Repainter
 from models.perceptual import PerceptualNetwork
-from models.simplification import simplified
 from models.strokes import Canvas
-from models.style_code import Ground, StyleCode
+from models.style_code import StyleCode
 
 CONTENT_LAYER = "relu3_1"
 # Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
@@ -155,7 +154,7 @@ class GeneratorObjective(nn.Module):
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
         style = StyleCode.cat(styles)
         covariances: list[Tensor] | None = [] if weights.whitening > 0 else None
-        given, x, finish = self._prepared(batch)
+        given, x, finishes = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
         if weights.cycle > 0:
@@ -177,7 +176,7 @@ class GeneratorObjective(nn.Module):
             terms["grid"] = losses.grid_share(painted, STRIDE)
         if weights.flatness > 0:
             terms["flatness"] = losses.flat_variation(painted, x)
-        painted = finish.on(painted)
+        painted = finishes.on(painted)
         if weights.perceptual:
             terms |= self._perceptual(batch, x, painted)
         judged = None
@@ -204,26 +203,26 @@ class GeneratorObjective(nn.Module):
         terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
 
     @torch.no_grad()
-    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Finish]:
-        """What the network sees of the photos, what of them is to be recognized, and the finish.
+    def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Finishes]:
+        """What the network sees of the photos, what of them is to be recognized, and the finishes.
 
         What a style wants left out is asked of no picture in it.
         """
         seen = batch.photos if batch.given is None else batch.given
         if not batch.grounds:
-            given, finish = self.network.prepare(seen, batch.canvas)
-            return given, batch.photos, finish
+            given, _ = self.network.prepare(seen, batch.canvas)
+            return given, batch.photos, Finishes()
         given, shown = torch.empty_like(seen), batch.photos.clone()
-        finishes: list[tuple[list[int], Finish]] = []
+        parts: list[tuple[list[int], Finish]] = []
         for ground in dict.fromkeys(batch.grounds):
             rows = [i for i, own in enumerate(batch.grounds) if own == ground]
             origins = batch.canvas.origins
             origins = origins if len(origins) == 1 else [origins[i] for i in rows]
             canvas = replace(batch.canvas, origins=origins)
             given[rows], own = self.network.prepare(seen[rows], canvas, ground)
-            shown[rows] = simplified(shown[rows], ground.simplify)
-            finishes.append((rows, own))
-        return given, shown, Finish.scattered(finishes, len(seen))
+            shown[rows] = finish.prepared(shown[rows], ground.of(canvas.amounts))
+            parts.append((rows, own.differentiable))
+        return given, shown, Finishes(tuple(parts))
 
     def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
         look = self.judges.perceptual

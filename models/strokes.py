@@ -13,30 +13,23 @@ tile of a picture is prepared as the whole picture is.
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.style_code import AS_THE_STYLE, Amounts
+from models.finish import AS_THE_STYLE, Amounts
+from models.periodic import SEED, SIDE, Origins, blurred, cut
 
-SIDE = 512  # pixels
 WIDTH = 2.0  # pixels, of a stroke: the standard deviation across it
 LENGTH = 8  # pixels to each side of a stroke's middle
 FLOW = 40.0  # pixels: the flow's directions change over about this distance
 TILT, TURNS = 0.25, 0.7  # radians: the flow's mean direction, and its standard deviation
 COARSEST = 16.0  # pixels; what is wider than this would be spots and not strokes
-SEED = 0
 
 FLAT = 0.15  # step of a photo in [-1, 1] from block to block at which it is hardly plain any more
 BLOCK = 4  # pixels; the network's own stride, so that tiles of a picture have the same blocks
-
-
-# Top and left of each photo, pixels, of any sign; one may stand for all.
-Origins = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -45,14 +38,15 @@ class Canvas:
 
     Args:
         origins: top and left of each photo.
-        amounts: how much of what a style wants is wanted.
-        brush: how large the strokes are, one of :data:`models.brush_size.SIZES`; places are
-            multiples of it, where parts of a picture are to fit together.
+        amounts: what a person wants of what the style wants.
+        stroke_size: how many times larger than the network's own the strokes are, one of
+            :data:`models.finish.enlargement.SIZES`; where parts of a picture are to fit together,
+            origins are multiples of it.
     """
 
     origins: Origins = ((0, 0),)
     amounts: Amounts = AS_THE_STYLE
-    brush: int = 1
+    stroke_size: int = 1
 
 
 def prepare(photo: Tensor, amount: float, origins: Origins) -> Tensor:
@@ -111,20 +105,6 @@ def _enlarged(blocks: Tensor, size: tuple[int, int]) -> Tensor:
     return whole[..., : size[0], : size[1]]
 
 
-def cut(canvas: Tensor, photo: Tensor, origins: Origins) -> Tensor:
-    """What of a canvas (1, 1, SIDE, SIDE) lies under photos (B, 3, H, W): (B or 1, 1, H, W).
-
-    Raises:
-        ValueError: neither one origin nor as many as there are photos.
-    """
-    if len(origins) not in (1, len(photo)):
-        raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
-    canvas = canvas.to(photo)
-    height, width = (torch.arange(n, device=photo.device) for n in photo.shape[-2:])
-    places = (((height + top) % SIDE, (width + left) % SIDE) for top, left in origins)
-    return torch.cat([canvas[:, :, rows[:, None], columns] for rows, columns in places])
-
-
 @functools.cache
 def _canvas() -> Tensor:
     """Strokes of mean 0 and standard deviation 1 that go on at the opposite border."""
@@ -144,13 +124,6 @@ def _canvas() -> Tensor:
                 strokes += _at(noise, place)
         strokes -= blurred(strokes, COARSEST)
         return (strokes - strokes.mean()) / strokes.std()
-
-
-def blurred(image: Tensor, deviation: float) -> Tensor:
-    """A Gaussian blur of an image that goes on at the opposite border."""
-    rows, columns = (torch.fft.fftfreq(image.shape[-2]), torch.fft.rfftfreq(image.shape[-1]))
-    gain = torch.exp(-2 * (math.pi * deviation) ** 2 * (rows[:, None] ** 2 + columns**2))
-    return torch.fft.irfft2(torch.fft.rfft2(image) * gain, s=image.shape[-2:])
 
 
 def _at(image: Tensor, places: Tensor) -> Tensor:

@@ -4,111 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-LARGEST_GROUND = 10.0
-SHARES = ("outlines", "tone", "register")  # of a ground: 1 is all there can be
-
-
-def _most(name: str) -> float:
-    return 1.0 if name in SHARES else LARGEST_GROUND
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """How much of what a style wants of a photo someone wants.
-
-    0 is none, 1 what suits the style, and above it more; see :meth:`Ground.of`.
-
-    Attributes:
-        brushwork: how strong the strokes are where the photo is plain.
-        simplify: how much detail is left out.
-        outlines: how dark outlines are printed on top.
-        tint: how much of the photo's own colors is added.
-        tone: how far light and dark follow the photo's.
-    """
-
-    brushwork: float = 1.0
-    simplify: float = 1.0
-    outlines: float = 1.0
-    tint: float = 1.0
-    tone: float = 1.0
-
-
-AS_THE_STYLE = Amounts()
-
-
-@dataclass(frozen=True)
-class Ground:
-    """What a style wants of a photo before it is painted.
-
-    Attributes:
-        simplify: how much of its detail is left out: see :mod:`models.simplification`; 0: none.
-        strokes: how strong the strokes are where it is plain, as a multiple of what the network
-            was trained with: see :mod:`models.strokes`.
-        outlines: how dark the outlines of what is shown are printed on top, 0 to 1: see
-            :mod:`models.outlines`.
-        tint: how much of the photo's own colors is added to the painting's: see
-            :func:`models.finish.chroma`.
-        flatten: how much of the painting's own fine texture is left out, as ``simplify`` does it
-            to the photo.
-        grain: of the paper or canvas, a standard deviation of values in [-1, 1].
-        tone: how far the painting's light and dark go towards the photo's, 0 to 1: see
-            :mod:`models.tone`.
-        register: how far the painting's colors end where the photo's areas do, 0 to 1: see
-            :mod:`models.registration`.
-    """
-
-    simplify: float = 0.0
-    strokes: float = 1.0
-    outlines: float = 0.0
-    tint: float = 0.0
-    flatten: float = 0.0
-    grain: float = 0.0
-    tone: float = 0.0
-    register: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            most = _most(name)
-            if not 0 <= value <= most:
-                raise ValueError(f"{name} must be from 0 to {most:g}, got {value}")
-
-    def of(self, amounts: Amounts) -> Ground:
-        """This ground where someone wants less or more than the style does."""
-        times = asdict(amounts)
-        return Ground(
-            **{
-                name: min(_amount(own, getattr(MORE, name), times[SCALED_BY[name]]), _most(name))
-                for name, own in asdict(self).items()
-            }
-        )
-
-
-# What each 1 above 1 of an amount adds, so that a style that wants none can be given some.
-MORE = Ground(simplify=0.1, strokes=1.0, outlines=0.4, tint=0.25, tone=0.3)
-
-# Which of a person's amounts scales what of a ground. To simplify is to leave out detail, the
-# photo's and the painting's, and colors that an area has beside its own; the grain goes along with
-# the strokes.
-SCALED_BY = {
-    "simplify": "simplify",
-    "strokes": "brushwork",
-    "outlines": "outlines",
-    "tint": "tint",
-    "flatten": "simplify",
-    "grain": "brushwork",
-    "tone": "tone",
-    "register": "simplify",
-}
-
-
-def _amount(own: float, more: float, times: float) -> float:
-    return min(times, 1) * own + max(times - 1, 0) * more
+from models.finish import Ground
 
 
 @dataclass(frozen=True)
@@ -177,12 +79,8 @@ class StyleCode:
         def mixed(values: Iterable) -> Any:
             return sum(share * value for share, value in zip(shares, values, strict=True))
 
-        grounds = [asdict(code.ground) for code in codes]
-        ground = Ground(
-            **{name: min(mixed(g[name] for g in grounds), _most(name)) for name in grounds[0]}
-        )
         tensors = tuple(map(mixed, zip(*(code.tensors for code in codes), strict=True)))
-        return StyleCode(tensors, ground)
+        return StyleCode(tensors, Ground.blend([code.ground for code in codes], shares))
 
     def __getitem__(self, index: slice) -> StyleCode:
         """The codes of some of the paintings in the batch."""

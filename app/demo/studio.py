@@ -25,7 +25,7 @@ from app.images import ImageError, Picture
 from app.memory import is_out_of_memory
 from app.painter import Painter
 from models import StyleCode
-from models.style_code import AS_THE_STYLE
+from models.finish import AS_THE_STYLE
 
 # How the built-in styles are written on the page; any other name is shown as it is.
 TITLES = {"cezanne": "Cézanne", "monet": "Monet", "ukiyoe": "Ukiyo-e", "vangogh": "Van Gogh"}

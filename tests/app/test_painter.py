@@ -15,7 +15,7 @@ from app import brush, color, images, painter
 from app.images import ImageError, Picture
 from app.painter import Painter, Region, available_device
 from app.tiles import Box
-from models.simplification import simplified
+from models.finish.simplification import simplified
 
 
 @pytest.fixture(scope="module")

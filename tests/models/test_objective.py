@@ -7,9 +7,9 @@ import torch
 
 import models
 from models import objective
-from models.finish import Finish
+from models.finish.flattening import Flattening
+from models.finish.simplification import simplified
 from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
-from models.simplification import simplified
 from models.strokes import Canvas
 
 SIDE = 64
@@ -164,21 +164,27 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     )
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])
     whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
-    given, shown, finish = step._prepared(whole)
+    given, shown, finishes = step._prepared(whole)
     picture = torch.rand_like(given)
     for i, ground in enumerate(whole.grounds):
         photo, own = whole.photos[i : i + 1], Canvas([canvas.origins[i]])
         alone, on_top = network.prepare(photo, own, ground)
         assert torch.allclose(given[i : i + 1], alone, atol=1e-6)
-        assert on_top.flatten == ground.flatten
-        expected = replace(on_top, flatten=0.0).on(picture[i : i + 1])  # not where it is trained
-        assert torch.allclose(finish.on(picture)[i : i + 1], expected, atol=1e-4)
+        flattens = any(isinstance(one, Flattening) for one in on_top.filters)
+        assert flattens == (ground == print_)
+        expected = on_top.differentiable.on(picture[i : i + 1])
+        assert torch.allclose(finishes.on(picture)[i : i + 1], expected, atol=1e-4)
         assert torch.equal(expected, picture[i : i + 1]) == (ground == plain)
         assert torch.allclose(shown[i : i + 1], simplified(photo, ground.simplify), atol=1e-6)
     # Nothing wanted is nothing done.
-    *same, finish = step._prepared(replace(whole, grounds=(plain,) * 3))
+    *same, finishes = step._prepared(replace(whole, grounds=(plain,) * 3))
     *bare, none = step._prepared(replace(whole, grounds=()))
-    assert all(map(torch.equal, same, bare)) and finish == none == Finish()
+    assert all(map(torch.equal, same, bare))
+    assert finishes.on(picture) is picture and none.on(picture) is picture
+    # What is trained has a gradient everywhere.
+    picture.requires_grad_()
+    step._prepared(whole)[2].on(picture).sum().backward()
+    assert torch.isfinite(picture.grad).all() and (picture.grad != 0).any((1, 2, 3)).all()
 
 
 def test_outlines_are_seen_by_the_judges_and_not_held_against_the_network(judges):

@@ -6,8 +6,8 @@ import skimage.data
 import torch
 
 from app import images
-from models import outlines
-from models.outlines import REACH, ink, printed
+from models.finish import outlines
+from models.finish.outlines import REACH, ink, printed
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from models.finish.filter import Filter, Original
+
 STEPS = 8
 BAND = 128  # rows
 REACH = STEPS + 1  # pixels: each step carries what a pixel knows one further, and so does the end
+
+
+@dataclass(frozen=True)
+class Simplification(Filter):
+    """Leaves detail out of a photo before it is painted."""
+
+    amount = "simplify"
+
+    share: float
+
+    @classmethod
+    def of(cls, original: Original, amount: float) -> Simplification:
+        return cls(amount)
+
+    def on(self, picture: Tensor, strength: float) -> Tensor:
+        return simplified(picture, strength * self.share)
+
+    @staticmethod
+    def reach(before: int, stroke_size: int) -> int:
+        return before + REACH
 
 
 def simplified(image: Tensor, amount: float) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from skimage.restoration import denoise_tv_chambolle
 
 from app import images
-from models import simplification
-from models.simplification import REACH, simplified
+from models.finish import simplification
+from models.finish.simplification import REACH, simplified
 
 
 @pytest.fixture(scope="module")

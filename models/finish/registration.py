@@ -9,24 +9,59 @@ with all that is drawn in it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models import guided
+from models.finish import guided
+from models.finish.filter import Filter, Original, corner
 from models.measures import LUMA, gray
 
-CELL = 4  # pixels a side, whose mean is taken; the network's own stride, times the brush's size
+CELL = 4  # pixels a side, whose mean is taken; the network's own stride, times the stroke size
 RADIUS = 6  # cells to each side of a window's middle: wider than a rim
 EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are plain
 
 RIM = 0.15  # of red and blue less luma, in [-1, 1]: what differs by more is out of register
 
-# Pixels of a brush of size 1: what is farther from a pixel has no part in it, as in models.tone.
+# Pixels at stroke size 1: what is farther from a pixel has no part in it, as in models.finish.tone.
 REACH = CELL * (2 * RADIUS + 2)
 
 
-def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int = 1) -> Tensor:
+@dataclass(frozen=True)
+class Registration(Filter):
+    """Moves a painting's colors to where the photo's areas are.
+
+    Args:
+        photo: (B, 3, H, W).
+        share: how far, 0 to 1, (1, 1, 1, 1).
+        stroke_size: how many times larger than the network's own the strokes are.
+    """
+
+    amount = "register"
+
+    photo: Tensor
+    share: Tensor
+    stroke_size: int
+
+    @classmethod
+    def of(cls, original: Original, amount: float) -> Registration:
+        photo = original.photo
+        return cls(photo, photo.new_full((1, 1, 1, 1), amount), original.stroke_size)
+
+    def on(self, picture: Tensor, strength: float) -> Tensor:
+        photo = corner(self.photo, picture)
+        return registered(picture, photo, strength * self.share, self.stroke_size)
+
+    @staticmethod
+    def reach(before: int, stroke_size: int) -> int:
+        return before + stroke_size * REACH
+
+
+def registered(
+    picture: Tensor, photo: Tensor, share: Tensor | float, stroke_size: int = 1
+) -> Tensor:
     """Pictures (B, 3, H, W) in [-1, 1] with a share of their chroma by the photo's areas.
 
     Differentiable. The luma stays, but for what is out of range then.
@@ -34,17 +69,18 @@ def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int
     Args:
         photo: (B, 3, H, W) in [-1, 1].
         share: 0 to 1, one for all or (B, 1, 1, 1).
-        brush: how large the strokes are, and with them the rims; see :mod:`models.brush_size`.
+        stroke_size: how many times larger than the network's own the strokes are, and with them
+            the rims; see :mod:`models.finish.enlargement`.
     """
     height, width = picture.shape[-2:]
     light = gray(picture)
     # Red and blue less luma: green's part follows, since a chroma has no luma.
     own = picture[:, ::2] - light
-    cells = F.avg_pool2d(torch.cat([photo, own], 1), brush * CELL, ceil_mode=True)
+    cells = F.avg_pool2d(torch.cat([photo, own], 1), stroke_size * CELL, ceil_mode=True)
     slope, offset = guided.planes(*cells.split((3, 2), 1), RADIUS, EDGES)
-    said = _whole(offset, brush, (height, width))
+    said = _whole(offset, stroke_size, (height, width))
     for channel in range(3):
-        part = _whole(slope[:, channel], brush, (height, width))
+        part = _whole(slope[:, channel], stroke_size, (height, width))
         said = torch.addcmul(said, part, photo[:, channel : channel + 1])
     missing = said - own
     # Little of what is little, nearly all of what is much.
@@ -55,5 +91,5 @@ def registered(picture: Tensor, photo: Tensor, share: Tensor | float, brush: int
     return (light + torch.cat([red, green, blue], 1)).clamp(-1, 1)
 
 
-def _whole(cells: Tensor, brush: int, size: tuple[int, int]) -> Tensor:
-    return guided.enlarged(cells, brush * CELL)[..., : size[0], : size[1]]
+def _whole(cells: Tensor, stroke_size: int, size: tuple[int, int]) -> Tensor:
+    return guided.enlarged(cells, stroke_size * CELL)[..., : size[0], : size[1]]

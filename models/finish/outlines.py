@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.finish.filter import Filter, Original, corner
 from models.measures import gray
 
 WIDTH = 1.0  # pixels: the standard deviation of the Gaussian inside of a line
@@ -41,6 +43,30 @@ REACH = max(
     HALF * (_radius(STEEP / HALF) + 2),
     HALF * math.ceil((SAMPLES * SPACING + 1 + _radius(AROUND * WIDTH)) / HALF),
 )
+
+
+@dataclass(frozen=True)
+class Outlines(Filter):
+    """Prints the outlines of what a photo shows on top of its painting.
+
+    Args:
+        ink: (B, 1, H, W), 0 to 1.
+    """
+
+    amount = "outlines"
+
+    ink: Tensor
+
+    @classmethod
+    def of(cls, original: Original, amount: float) -> Outlines:
+        return cls(amount * ink(original.photo))
+
+    def on(self, picture: Tensor, strength: float) -> Tensor:
+        return printed(picture, strength * corner(self.ink, picture))
+
+    @staticmethod
+    def reach(before: int, stroke_size: int) -> int:
+        return max(before, REACH)  # drawn from the photo alone
 
 
 @torch.no_grad()

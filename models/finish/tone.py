@@ -9,11 +9,14 @@ of the painting's strokes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models import guided
+from models.finish import guided
+from models.finish.filter import Filter, Original, corner
 from models.measures import gray
 
 CELL = 4  # pixels a side, whose mean is taken; the network's own stride, where tiles begin
@@ -23,6 +26,32 @@ EDGES = 0.01  # of luma in [-1, 1]: windows of less variance than this are plain
 # Pixels: what is farther from a pixel than this has no part in what is added to it: two windows,
 # what lies between the middles of cells, and the cell itself.
 REACH = CELL * (2 * RADIUS + 2)
+
+
+@dataclass(frozen=True)
+class Tone(Filter):
+    """Moves a painting's luma towards the photo's.
+
+    Args:
+        light: the photo's luma, (B, 1, H, W).
+        share: how far, 0 to 1, (1, 1, 1, 1).
+    """
+
+    amount = "tone"
+
+    light: Tensor
+    share: Tensor
+
+    @classmethod
+    def of(cls, original: Original, amount: float) -> Tone:
+        return cls(original.light, original.photo.new_full((1, 1, 1, 1), amount))
+
+    def on(self, picture: Tensor, strength: float) -> Tensor:
+        return toned(picture, corner(self.light, picture), strength * self.share)
+
+    @staticmethod
+    def reach(before: int, stroke_size: int) -> int:
+        return before + REACH
 
 
 def toned(picture: Tensor, light: Tensor, share: Tensor | float) -> Tensor:

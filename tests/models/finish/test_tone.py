@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models import tone
+from models.finish import tone
 from models.measures import gray
 
 

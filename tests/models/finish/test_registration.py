@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models import guided, registration
+from models.finish import guided, registration
 from models.measures import gray
 
 HEIGHT, WIDTH = 120, 135
@@ -71,7 +71,7 @@ def test_a_larger_brush_has_wider_rims():
     small, wide = painting(), painting().repeat_interleave(2, 2).repeat_interleave(2, 3)
     large = photo().repeat_interleave(2, 2).repeat_interleave(2, 3)
     after = registration.registered(small, photo(), 1.0)
-    wide = registration.registered(wide, large, 1.0, brush=2)
+    wide = registration.registered(wide, large, 1.0, stroke_size=2)
     torch.testing.assert_close(wide[..., ::2, ::2], after, atol=0.05, rtol=0)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import models
-from models import brush_size
+from models.finish import enlargement
 from models.measures import gray
 from models.strokes import Canvas
 from tests.models.small import SMALL, picture
@@ -22,8 +22,8 @@ def test_an_enlarged_painting_has_the_photo_s_edges_and_its_own_colors(size):
     photo = step(64)
     light = gray(photo)
     color = torch.tensor([0.2, 0.5, -0.3]).view(1, 3, 1, 1)
-    small = brush_size.reduced(light, size) * color  # painted in another color, and weaker
-    large = brush_size.enlarged(small, light)
+    small = enlargement.reduced(light, size) * color  # painted in another color, and weaker
+    large = enlargement.enlarged(small, light)
     assert large.shape == photo.shape
     assert float((large - light * color).abs().mean()) < 0.01
     # Along the edge it is sharper than what a cubic makes of it.
@@ -36,7 +36,7 @@ def test_strokes_that_the_photo_knows_nothing_of_become_as_much_larger():
     flat = torch.full((1, 1, 96, 96), 0.3)
     wave = 0.4 * torch.sin(torch.arange(48) * torch.pi / 4)  # of 8 pixels
     small = wave.expand(1, 3, 48, 48)
-    large = brush_size.enlarged(small, flat)
+    large = enlargement.enlarged(small, flat)
     spectrum = torch.fft.rfft(large[0, 0, 48, 16:80]).abs()
     assert int(spectrum[1:].argmax()) + 1 == 64 // 16
     assert 0.35 < float(large[..., 16:80].max()) < 0.45
@@ -45,18 +45,18 @@ def test_strokes_that_the_photo_knows_nothing_of_become_as_much_larger():
 def test_means_are_of_whole_cells_and_of_what_is_left_at_the_border():
     image = torch.arange(15.0).view(1, 1, 3, 5)
     torch.testing.assert_close(
-        brush_size.reduced(image, 2), torch.tensor([[[[3.0, 5.0, 6.5], [10.5, 12.5, 14.0]]]])
+        enlargement.reduced(image, 2), torch.tensor([[[[3.0, 5.0, 6.5], [10.5, 12.5, 14.0]]]])
     )
-    assert brush_size.reduced(image, 1) is image
+    assert enlargement.reduced(image, 1) is image
 
 
 @pytest.mark.parametrize("kind", SMALL)
 @pytest.mark.parametrize("size", [(1, 1), (3, 70), (33, 47), (64, 48)])
-@pytest.mark.parametrize("brush", [2, 4])
-def test_any_size_of_photo_can_be_painted(kind, size, brush):
+@pytest.mark.parametrize("stroke_size", [2, 4])
+def test_any_size_of_photo_can_be_painted(kind, size, stroke_size):
     torch.manual_seed(0)
     network = models.Repainter(SMALL[kind]).eval()
-    photo, canvas = picture(*size), Canvas(brush=brush)
+    photo, canvas = picture(*size), Canvas(stroke_size=stroke_size)
     code = network.encode_style(picture(40, 40, seed=1))
     painted = network.repaint(photo, code, canvas=canvas)
     assert painted.shape == photo.shape and torch.isfinite(painted).all()
@@ -70,5 +70,5 @@ def test_any_size_of_photo_can_be_painted(kind, size, brush):
 def test_the_network_computes_on_the_small_photo():
     torch.manual_seed(0)
     network = models.Repainter(SMALL["statistics"]).eval()
-    content = network.encode_photo(picture(64, 96), Canvas(brush=2))
+    content = network.encode_photo(picture(64, 96), Canvas(stroke_size=2))
     assert content.features.shape[-2:] == (8, 12)

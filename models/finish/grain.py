@@ -1,0 +1,43 @@
+"""The grain of the paper or the canvas."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models import periodic
+from models.finish.filter import Filter, Original, corner
+
+FINEST = 0.5  # pixels: how far the grain is blurred, a standard deviation
+
+
+@dataclass(frozen=True)
+class Grain(Filter):
+    """Adds grain, the same to all three colors.
+
+    Args:
+        grain: (B, 1, H, W) or one for all, what is added.
+    """
+
+    amount = "grain"
+
+    grain: Tensor
+
+    @classmethod
+    def of(cls, original: Original, amount: float) -> Grain:
+        return cls(amount * periodic.cut(paper(), original.photo, original.origins))
+
+    def on(self, picture: Tensor, strength: float) -> Tensor:
+        return (picture + strength * corner(self.grain, picture)).clamp(-1, 1)
+
+
+@functools.cache
+def paper() -> Tensor:
+    """Grain of mean 0 and standard deviation 1, (1, 1, SIDE, SIDE), on a canvas that repeats."""
+    side = periodic.SIDE
+    draw = torch.Generator().manual_seed(periodic.SEED + 1)
+    grain = periodic.blurred(torch.randn(1, 1, side, side, generator=draw), FINEST)
+    return (grain - grain.mean()) / grain.std()

@@ -1,0 +1,40 @@
+"""A canvas or a sheet of paper of any size: images that go on at their opposite border.
+
+Whatever lies on it lies still. A tile of a picture finds the same strokes and the same grain under
+it as the whole picture does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SIDE = 512  # pixels: a canvas repeats after so many
+SEED = 0
+
+# Top and left of each photo on the canvas, pixels, of any sign; one may stand for all.
+Origins = Sequence[tuple[int, int]]
+
+
+def cut(canvas: Tensor, photo: Tensor, origins: Origins) -> Tensor:
+    """What of a canvas (1, 1, SIDE, SIDE) lies under photos (B, 3, H, W): (B or 1, 1, H, W).
+
+    Raises:
+        ValueError: neither one origin nor as many as there are photos.
+    """
+    if len(origins) not in (1, len(photo)):
+        raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
+    canvas = canvas.to(photo)
+    height, width = (torch.arange(n, device=photo.device) for n in photo.shape[-2:])
+    places = (((height + top) % SIDE, (width + left) % SIDE) for top, left in origins)
+    return torch.cat([canvas[:, :, rows[:, None], columns] for rows, columns in places])
+
+
+def blurred(image: Tensor, deviation: float) -> Tensor:
+    """A Gaussian blur, its standard deviation in pixels, of an image that goes on at the border."""
+    rows, columns = (torch.fft.fftfreq(image.shape[-2]), torch.fft.rfftfreq(image.shape[-1]))
+    gain = torch.exp(-2 * (math.pi * deviation) ** 2 * (rows[:, None] ** 2 + columns**2))
+    return torch.fft.irfft2(torch.fft.rfft2(image) * gain, s=image.shape[-2:])
