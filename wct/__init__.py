@@ -7,7 +7,18 @@ from wct._eigen import eigh, inv_sqrtm, matrix_power, sqrtm
 from wct._newton_schulz import newton_schulz
 from wct._pca_denoise import PCADenoise2d
 from wct._power_iteration import PlainPowerIteration, PowerIteration
-from wct._rules import Analytic, Clip, Exact, Newton, Pade, Rule, Taylor, TopN, as_rule
+from wct._rules import (
+    Analytic,
+    Clip,
+    Exact,
+    Newton,
+    Pade,
+    PadeSurrogate,
+    Rule,
+    Taylor,
+    TopN,
+    as_rule,
+)
 from wct._whitening import (
     Color,
     Whiten,
@@ -30,6 +41,7 @@ __all__ = [
     "Newton",
     "PCADenoise2d",
     "Pade",
+    "PadeSurrogate",
     "PlainPowerIteration",
     "PowerIteration",
     "Rule",

@@ -12,6 +12,7 @@ near each other, the filter and the divided difference none.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -263,25 +264,45 @@ class Taylor(Rule):
         return 1 - _power(small / large, self.degree + 1)
 
 
+@functools.lru_cache(maxsize=64)
+def _pade_poles(count: int) -> tuple[tuple[float, float], ...]:
+    """Places in (0, 1) and residues of a [count - 1/count] approximant; see `Pade`.
+
+    The denominators of successive approximants are orthogonal polynomials and follow a
+    recurrence of three terms (theorem 2 of the paper's appendix): their zeros are the
+    eigenvalues of its tridiagonal matrix, their residues the first components' squares. This
+    keeps all digits where the linear system (eq. 19) has none left.
+    """
+    k = torch.arange(1, count, dtype=torch.float64)
+    off = k / (4 * k * k - 1).sqrt() / 2
+    places, vectors = torch.linalg.eigh(
+        torch.eye(count, dtype=torch.float64) / 2 + off.diag(1) + off.diag(-1)
+    )
+    return tuple(zip(places.tolist(), vectors[0].square().tolist(), strict=True))
+
+
 @dataclass(frozen=True)
 class Pade(Rule):
-    """(1/l_i) / (1 - r + delta r^(degree + 1)): a rational function without a pole in [0, 1].
+    """(1/l_i) P(r)/Q(r), a Pade approximant of 1/(1 - r) that is matched to a degree (SVD-Pade).
 
-    The paper (eqs. 17-21 of "Why Approximate Matrix Square Root Outperforms Accurate SVD")
-    solves a linear system for the [50/50] Pade approximant of 1/(1 - r). But 1/(1 - r) is
-    rational itself, every approximant beyond [0/1] equals it, the system is singular, and its
-    solution is round-off with a random value, and a random sign, at r = 1. What is wanted of
-    it can be written down instead: a denominator Q(r) = 1 - r + delta r^(degree + 1)
+    Eqs. 17-21 of "Why Approximate Matrix Square Root Outperforms Accurate SVD". As they stand,
+    they have no solution to be found: 1/(1 - r) is rational itself, all its approximants from
+    [0/1] on equal it, the linear system for their coefficients is singular, and what a solver
+    returns is round-off with a random value, and a random sign, at r = 1. The paper's theorem 3
+    is about the integral of 1/(1 - s r) over a measure of s with an extent, which 1/(1 - r),
+    a single point, lacks. Here it gets one that is below rounding: s is spread evenly over
+    [1 - width, 1]. Its series is 1 + r + r^2 + ... in every digit of the type, and its
+    approximants are what the theorem says:
 
-    - agrees with the series of 1/(1 - r) up to r^degree, since the two differ by
-      delta r^(degree + 1)/((1 - r) Q(r)): the matching condition of eq. 18 holds as it stands;
-    - is positive and falls on all of [0, 1] (delta (degree + 1) < 1), so that the
-      approximant is positive and grows with r;
-    - is delta at r = 1, where the approximant is largest: 1/delta.
+    - they have degrees of their own: [N - 1/N] with N = degree / 2 + 1 is the sum over k of
+      w_k / (1 - r (1 - width u_k)), all w_k > 0 and 0 < u_k < 1;
+    - so they are positive and grow with r on all of [0, 1], and their poles lie beyond it;
+    - they are largest at r = 1: 2 (1 + 1/2 + ... + 1/N) / width.
 
-    delta is the type's eps / 2^14: the relative error delta r^(degree + 1)/(1 - r) is below
-    rounding for r < 0.9999. That makes 1/delta 7.4e19 in float64 (the paper has 6.48e20) and
-    1.4e11 in float32, where the paper's bound times 1/eps would leave no room for a gradient.
+    Degree 0 is the constant 1. From degree 1 on, 1/(1 - r) is met to the last digit for every r
+    below 1, and the degree tells at r = 1 alone. The width is the type's eps / 2^13: the value
+    at r = 1 is 3.3e20 for degree 100 in float64 (the paper has 6.48e20) and 6.2e11 in float32,
+    where the paper's bound times 1/eps would leave no room for a gradient.
 
     Args:
         degree: the highest power of r that is matched, at least 0.
@@ -289,6 +310,59 @@ class Pade(Rule):
 
     degree: int = 100
     name: ClassVar[str] = "pade"
+
+    def __post_init__(self) -> None:
+        if self.degree < 0:
+            raise ValueError(f"degree must be at least 0, got {self.degree}")
+
+    def coefficients(self, values: Tensor) -> Tensor:
+        large, small = _ordered_pairs(values)
+        gap = (large - small) / large
+        if self.degree == 0:
+            return _sign(values) / large
+        lost, direct, apart = self._sums(gap, small / large, values.dtype)
+        # Apart, 1/(1 - r) less what is lost of it, with one rounding; else the sum itself.
+        far = (1 - lost) / torch.where(apart, gap, torch.ones_like(gap))
+        return _sign(values) * torch.where(apart, far, direct) / large
+
+    def shares(self, values: Tensor) -> Tensor:
+        large, small = _ordered_pairs(values)
+        gap = (large - small) / large
+        if self.degree == 0:
+            return gap
+        lost, direct, apart = self._sums(gap, small / large, values.dtype)
+        return torch.where(apart, 1 - lost, gap * direct)
+
+    def _sums(
+        self, gap: Tensor, ratio: Tensor, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """1 - (1 - r) P/Q, P/Q, and where r is so far from 1 that the first is the better."""
+        width = torch.finfo(dtype).eps / 2**13
+        lost, direct = torch.zeros_like(gap), torch.zeros_like(gap)
+        for place, weight in _pade_poles(self.degree // 2 + 1):
+            # 1 - r (1 - width u) = (1 - r) + r width u: two positive terms, nothing cancels.
+            beyond = ratio * (width * place)
+            term = weight / (gap + beyond)
+            direct = direct + term
+            lost = lost + beyond * term
+        return lost, direct, gap > width
+
+
+@dataclass(frozen=True)
+class PadeSurrogate(Rule):
+    """(1/l_i) / (1 - r + delta r^(degree + 1)): what `Pade` comes to, at the cost of a power.
+
+    No approximant of a degree, but a rational function with its properties: it agrees with the
+    series of 1/(1 - r) up to r^degree, is positive and grows on all of [0, 1], and is 1/delta at
+    r = 1. delta is the type's eps / 2^14, so that 1/delta is 7.4e19 in float64 and 1.4e11 in
+    float32; for r < 0.9999 the relative error delta r^(degree + 1)/(1 - r) is below rounding.
+
+    Args:
+        degree: the highest power of r that is matched, at least 0.
+    """
+
+    degree: int = 100
+    name: ClassVar[str] = "pade_surrogate"
 
     def __post_init__(self) -> None:
         if self.degree < 0:
@@ -361,7 +435,7 @@ class TopN(Rule):
 
 _NO_COEFFICIENTS = (
     "the rule {!r} differentiates {}, not eigenvectors; "
-    "wct.eigh needs analytic, clip, taylor, pade, pi or topn"
+    "wct.eigh needs analytic, clip, taylor, pade, pade_surrogate, pi, pi_plain or topn"
 )
 
 
@@ -453,7 +527,8 @@ def as_rule(gradient: str | Rule) -> Rule:
     """The rule itself, or the one of that name with its default settings.
 
     Args:
-        gradient: a rule, or one of the names analytic, clip, taylor, pade, pi, topn, newton, exact.
+        gradient: a rule, or one of the names analytic, clip, taylor, pade, pade_surrogate, pi,
+            pi_plain, topn, newton, exact.
 
     Raises:
         ValueError: no rule has that name.

@@ -12,6 +12,7 @@ import wct
 BOUNDED = [
     wct.Taylor(9),
     wct.Pade(),
+    wct.PadeSurrogate(),
     wct.Clip(),
     wct.PowerIteration(),
     wct.PlainPowerIteration(seed=0),

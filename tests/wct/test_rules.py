@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import pytest
 import torch
 from hypothesis import given, settings
@@ -88,10 +89,44 @@ def test_taylor_error_is_the_papers_where_the_remainder_dominates(degree):
             assert error <= max(10 * paper, 2.3e-16 / (1 - ratio))
 
 
+PADES = (wct.Pade, wct.PadeSurrogate)
+
+
+@pytest.mark.parametrize("rule", PADES)
 @pytest.mark.parametrize("degree", PADE_ERRORS)
-def test_pade_error_is_at_most_the_papers(degree):
+def test_pade_error_is_at_most_the_papers(degree, rule):
     for ratio, paper in zip(RATIOS, PADE_ERRORS[degree], strict=True):
-        assert abs(of_ratio(wct.Pade(degree), ratio) - 1 / (1 - ratio)) <= paper
+        assert abs(of_ratio(rule(degree), ratio) - 1 / (1 - ratio)) <= paper
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 5, 20])
+def test_pade_is_what_the_linear_system_gives_with_enough_digits(degree):
+    # Eq. 19 for the moments of s spread evenly over [1 - width, 1]: [N - 1/N], or [0/0].
+    with mpmath.workdps(1200):
+        width = mpmath.mpf(EPS) / 2**13
+        above = degree // 2 + 1 if degree else 0
+        series = [(1 - (1 - width) ** (i + 1)) / (width * (i + 1)) for i in range(2 * above + 1)]
+        assert all(float(moment) == 1 for moment in series)
+        q = [mpmath.mpf(1)]
+        if above:
+            rows = [[series[above + i - j] for j in range(1, above + 1)] for i in range(above)]
+            right = [-series[above + i] for i in range(above)]
+            q += list(mpmath.lu_solve(mpmath.matrix(rows), mpmath.matrix(right)))
+        p = [mpmath.fsum(q[j] * series[i - j] for j in range(i + 1)) for i in range(max(1, above))]
+        for gap in (1.0, 0.1, 1e-3, 2.0**-40, 2.0**-52, 0.0):
+            r = 1 - mpmath.mpf(gap)
+            true = mpmath.polyval(p[::-1], r) / mpmath.polyval(q[::-1], r)
+            assert of_ratio(wct.Pade(degree), 1 - gap) == pytest.approx(float(true), rel=1e-10)
+
+
+def test_pade_of_each_degree_is_its_own():
+    # 2 (1 + 1/2 + ... + 1/N) / width at r = 1, N = degree / 2 + 1; a constant has degree 0.
+    assert of_ratio(wct.Pade(0), 0.5) == of_ratio(wct.Pade(0), 1.0) == 1
+    for degree in (1, 2, 50, 100, 300):
+        harmonic = math.fsum(1 / k for k in range(1, degree // 2 + 2))
+        found = of_ratio(wct.Pade(degree), 1.0)
+        assert found == pytest.approx(2 * harmonic * 2**13 / EPS, rel=1e-10)
+        assert found <= 6.48e20  # the paper's largest
 
 
 def test_bounds_at_the_smallest_values_are_the_papers():
@@ -106,24 +141,25 @@ def test_bounds_at_the_smallest_values_are_the_papers():
     assert wct.Analytic().coefficients(equal)[0, 1] == math.inf
 
 
-def test_pade_at_equal_values_is_under_the_papers_bound():
-    assert of_ratio(wct.Pade(100), 1.0) <= 6.48e20
-
-
+@pytest.mark.parametrize("rule", [*(r(100) for r in PADES), wct.Pade(7)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pade_is_positive_finite_and_grows_up_to_one(dtype):
+def test_pade_is_positive_finite_and_grows_up_to_one(dtype, rule):
     eps = torch.finfo(dtype).eps
     near = 1 - torch.logspace(math.log10(eps), 0, 4000, dtype=torch.float64).flip(0)
     ratios = torch.cat((near, torch.ones(1))).to(dtype).clamp_min(1e-6).unique()
     pairs = torch.stack((torch.ones_like(ratios), ratios), -1)
-    K = wct.Pade(100).coefficients(pairs)[:, 0, 1]
+    K = rule.coefficients(pairs)[:, 0, 1]
     assert bool(torch.isfinite(K).all())
     assert bool((K >= 1).all())
     assert bool((K.diff() >= 0).all())
+    # What is let through of the true gradient, without the division.
+    shares = rule.shares(pairs)[:, 0, 1]
+    torch.testing.assert_close(shares, K * (1 - ratios))
 
 
-def test_pade_at_equal_values_leaves_room_for_a_gradient_in_float32():
-    K = wct.Pade(100).coefficients(torch.full((2,), 1e-10))
+@pytest.mark.parametrize("rule", PADES)
+def test_pade_at_equal_values_leaves_room_for_a_gradient_in_float32(rule):
+    K = rule(100).coefficients(torch.full((2,), 1e-10))
     assert K[0, 1] * 1e15 < torch.finfo(torch.float32).max
 
 
@@ -135,7 +171,10 @@ def test_taylor_closed_form_is_its_sum(degree, ratio):
 
 
 @settings(max_examples=60, deadline=None)
-@given(with_repeats, st.sampled_from([wct.Taylor(9), wct.Pade(), wct.Clip(), wct.Taylor(100)]))
+@given(
+    with_repeats,
+    st.sampled_from([wct.Taylor(9), wct.Pade(), wct.PadeSurrogate(), wct.Clip(), wct.Taylor(100)]),
+)
 def test_smooth_coefficients_are_finite_and_skew(values, rule):
     K = rule.coefficients(values)
     assert bool(torch.isfinite(K).all())
@@ -204,6 +243,7 @@ def test_topn_needs_n_values():
         lambda: wct.Clip(0),
         lambda: wct.Taylor(-1),
         lambda: wct.Pade(-1),
+        lambda: wct.PadeSurrogate(-1),
         lambda: wct.TopN(0),
         lambda: wct.Newton(0),
         lambda: wct.PowerIteration(0),
@@ -217,7 +257,10 @@ def test_settings_out_of_range_are_refused(make):
 
 
 def test_every_name_is_known():
-    names = ("analytic", "clip", "taylor", "pade", "pi", "pi_plain", "topn", "newton", "exact")
+    names = (
+        *("analytic", "clip", "taylor", "pade", "pade_surrogate"),
+        *("pi", "pi_plain", "topn", "newton", "exact"),
+    )
     assert [wct.as_rule(name).name for name in names] == list(names)
     assert wct.as_rule(wct.Taylor(3)) == wct.Taylor(3)
     with pytest.raises(ValueError, match="unknown gradient rule 'svd'; there are"):
