@@ -12,7 +12,7 @@ its style. Only training pictures are looked at.
 A judge has no taste. ``--sheets`` writes what every candidate makes of some training photos, for a
 person to look at, and ``--take`` keeps what that person liked: paintings by their file names, and
 ``own:N``, the N-th code that the checkpoint has for the style; the judge still says how each does.
-``--ground`` says what a style wants of photos and of what is painted of them: see models.Ground.
+``--ground`` says what a style wants of photos and of their paintings: see models.Ground.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -31,6 +31,7 @@ from tqdm import tqdm
 import models
 from app import images
 from app.dataset import FolderError, PictureFolder
+from app.grounds import add_ground_option, style_grounds
 from app.painter import available_device
 from app.samples import sample_sheet
 from models.judge import LinearJudge, PooledFeatures
@@ -41,7 +42,6 @@ FINALISTS, FINAL_PHOTOS = 4, 20
 KEPT = 4
 SPREAD = 12  # paintings a style among which its medoids are looked for
 PHOTO_SIDE = 256  # pixels
-GROUND_FORM = "NAME=SIMPLIFY,STROKES[,OUTLINES[,TINT[,FLATTEN[,GRAIN[,TONE[,REGISTER]]]]]]"
 
 
 @dataclass(frozen=True)
@@ -343,48 +343,6 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
             raise ValueError(f"--take {name}: there is no --style of that name")
         taken[name] = [code for code in codes.split(",") if code]
     return taken
-
-
-def style_grounds(
-    pairs: Sequence[str], styles: Iterable[str], checkpoint: models.Checkpoint | None
-) -> dict[str, models.Ground]:
-    """Every style's ground: the one asked for by GROUND_FORM, or the checkpoint's.
-
-    Raises:
-        ValueError: one that is not such a pair, of a style not asked for, or out of range.
-    """
-    known = {} if checkpoint is None else checkpoint.styles
-    grounds = {name: codes[0].ground for name, codes in known.items() if codes}
-    for pair in pairs:
-        name, _, numbers = pair.partition("=")
-        if name not in styles:
-            raise ValueError(f"--ground {name}: there is no --style of that name")
-        try:
-            values = [float(number) for number in numbers.split(",")]
-            if not 2 <= len(values) <= len(fields(models.Ground)):
-                raise ValueError
-        except ValueError:
-            raise ValueError(f"--ground must be {GROUND_FORM}, got {pair!r}") from None
-        try:
-            grounds[name] = models.Ground(*values)
-        except ValueError as error:
-            raise ValueError(f"--ground {pair}: {error}") from None
-    return grounds
-
-
-def add_ground_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ground",
-        action="append",
-        default=[],
-        metavar=GROUND_FORM,
-        help="what this style wants of photos: how much detail is left out (0 none, 0.3 much), "
-        "how strong the strokes are in plain parts (1 as trained), how dark the outlines of what "
-        "is shown are printed on top (0 to 1; 0), how much of the photo's own colors is added (0), "
-        "how much of the painting's fine texture is left out (0), how strong the grain of its "
-        "paper is (0), how far its light and dark follow the photo's (0 to 1; 0), and how far its "
-        "colors end where the photo's do (0 to 1; 0)",
-    )
 
 
 def main(argv: list[str] | None = None) -> int:

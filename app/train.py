@@ -15,7 +15,8 @@ from collections.abc import Container, Sequence
 from dataclasses import asdict, replace
 
 import models
-from app.codes import add_ground_option, named_folders, style_folders, style_grounds
+from app.codes import named_folders, style_folders
+from app.grounds import add_ground_option, style_grounds
 from app.painter import available_device
 from app.processes import Processes, together
 from app.training import LEARNING_RATE, PAPER_LEARNING_RATE, Run, StoppedError, TrainingError

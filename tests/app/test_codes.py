@@ -34,7 +34,14 @@ def test_folders_keep_their_order_and_may_share_a_name_only_where_codes_are_lear
 
 def test_what_a_style_wants_of_photos_is_set_for_its_codes_and_kept(trained, folders, tmp_path):
     out, wanted = tmp_path / "b.safetensors", models.Ground(0.2, 0.5)
-    more = ["--take", "warm=2.png,own:1", "--ground", "warm=0.2,0.5", "--out", str(out)]
+    more = [
+        "--take",
+        "warm=2.png,own:1",
+        "--ground",
+        "warm:simplify=0.2,strokes=0.5",
+        "--out",
+        str(out),
+    ]
     assert codes.main(command(trained, folders, *more)) == 0
     styles = models.load_checkpoint(out).styles
     assert [code.ground for code in styles["warm"]] == [wanted, wanted]

@@ -424,7 +424,8 @@ def test_a_refinement_brings_paintings_of_a_style_nearer_to_it(folders, trained,
 def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path):
     out, more = tmp_path / "a.safetensors", ("--steps", "1", "--batch", "2")
     wanted = {"warm": models.Ground(0.2, 0.5, 0.8, 0.3, 0.1, 0.02), "cold": models.Ground()}
-    command = arguments(folders, out, *more, "--ground", "warm=0.2,0.5,0.8,0.3,0.1,0.02")
+    named = "outlines=0.8,simplify=0.2,strokes=0.5,tint=0.3,flatten=0.1,grain=0.02"
+    command = arguments(folders, out, *more, "--ground", f"warm:{named}")
     assert train.main(command) == 0
     for again in (command, [*arguments(folders, out, *more, shape=()), "--init", str(out)]):
         run = train.Run(train.parse_arguments(again))
@@ -438,13 +439,28 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
 
 
 @pytest.mark.parametrize(
-    "ground",
-    ["warm", "warm=1", "warm=1,x", "warm=-1,1", "hot=0,1", "warm=0,1,2", "warm=0,1,1,1,1,1,1,1,1"],
+    ("ground", "reason"),
+    [
+        ("warm", "must be NAME:FIELD=NUMBER"),
+        ("hot:tone=1", "there is no --style of that name"),
+        ("warm:", "'' is none of simplify, strokes"),
+        ("warm:tune=1", "'tune' is none of simplify, strokes"),
+        ("warm:tone", "tone must be a number, got ''"),
+        ("warm:tone=x", "tone must be a number, got 'x'"),
+        ("warm:tone=1,tone=1", "tone is given twice"),
+        ("warm:tone=2", "tone must be from 0 to 1, got 2"),
+        ("warm:tint=nan", "tint must be from 0 to 10, got nan"),
+        # As it was once, by position.
+        ("warm=0.2,0.5,0.8", "--ground warm:simplify=0.2,strokes=0.5,outlines=0.8"),
+        ("warm=1,1,1,1,1,1,1,1,1", "must be NAME:FIELD=NUMBER"),
+        ("hot=0,1", "must be NAME:FIELD=NUMBER"),
+    ],
 )
-def test_a_wrong_ground_is_refused(folders, tmp_path, ground, capsys):
-    with pytest.raises(SystemExit):
+def test_a_wrong_ground_is_refused(folders, tmp_path, ground, reason, capsys):
+    with pytest.raises(SystemExit) as ended:
         train.parse_arguments(arguments(folders, tmp_path / "a.safetensors", "--ground", ground))
-    assert "--ground" in capsys.readouterr().err.splitlines()[-1]
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert ended.value.code == 2 and "--ground" in line and reason in line
 
 
 def test_a_style_s_variation_counts_as_often_as_asked(folders, tmp_path):
