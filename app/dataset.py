@@ -52,7 +52,7 @@ class PictureFolder:
     picture that can't be read is left out and named on stderr.
 
     Args:
-        folder: searched for pictures, subfolders included.
+        folder: searched for pictures, subfolders and linked folders included, each once.
         count: no more than this many pictures, evenly spread over the sorted names.
         quiet: no progress bar, and what can't be read is left out without a word.
 
@@ -74,7 +74,11 @@ class PictureFolder:
         self.folder, self.name = Path(folder), name or Path(folder).name
         if not self.folder.is_dir():
             raise FolderError(f"{folder}: there is no such folder")
-        paths = images.list_pictures(self.folder, recursive=True)
+        listing = images.look_through(self.folder, recursive=True)
+        paths = listing.pictures
+        if not quiet:
+            for words in listing.passed_over:
+                tqdm.write(images.one_line(words), file=sys.stderr)
         if count is not None and count < len(paths):
             paths = [paths[i * len(paths) // count] for i in range(count)]
         self.paths: list[Path] = []

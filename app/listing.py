@@ -6,9 +6,10 @@ import glob
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app import images
+from app import images, listed_names
 from app.batch import Job
 
 
@@ -16,18 +17,35 @@ class CommandError(ValueError):
     """The command line asks for something that cannot be done; nothing was painted."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a command paints.
+
+    Attributes:
+        jobs: the photos in order, each with its output file.
+        notes: one line each on what was passed over, and on results named after more than the
+            photo's name.
+    """
+
+    jobs: list[Job]
+    notes: tuple[str, ...] = ()
+
+
 def read_list(name: str) -> list[str]:
     """The names in a file, one a line, or between zero bytes as `find -print0` writes them.
 
-    "-" is standard input; empty lines are passed over. Raises CommandError where it cannot be
-    read or holds no name.
+    "-" is standard input. What systems and editors write is read: any line ends, UTF-8 and UTF-16
+    with or without a byte order mark, names in an older encoding, quoted names and file: addresses.
+    Of the ways to read a line, the first that names something there is taken. Empty lines and those
+    that begin with # are passed over.
+
+    Raises CommandError where it cannot be read or holds no name.
     """
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         raise CommandError(f"--from-file {name}: cannot be read: {error.strerror}") from error
-    parts = data.split(b"\0") if b"\0" in data else data.splitlines()
-    names = [os.fsdecode(part) for part in parts if part.strip()]
+    names = listed_names.names(data)
     if not names:
         raise CommandError(f"--from-file {name}: no name in it")
     return names
@@ -39,7 +57,7 @@ def plan(
     format: str | None = None,
     recursive: bool = False,
     listed: Sequence[str] = (),
-) -> list[Job]:
+) -> Plan:
     """The photos that the arguments (files, folders, globs) name, each with its output file.
 
     A file named in full is always part of it, even one that is missing: it fails later, by itself.
@@ -47,34 +65,93 @@ def plan(
     folder where that lies inside. With `recursive`, the results of a folder's pictures lie in the
     same subfolders of `out`, and so do those of the `listed` relative paths.
 
+    A result has its photo's name with the suffix of its format. Where several would have one name,
+    each keeps its photo's suffix, too: a.jpg and a.tif become a.jpg.png and a.tif.png. Where that
+    is not enough, the photo's folders come before it: x/a.jpg and y/a.jpg become x-a.jpg, y-a.jpg.
+
     Raises CommandError where no photo is named, where a folder or glob holds no picture, where
-    two photos would be written to one file and where a photo would be written over.
+    two photos would still be written to one file and where a photo would be written over.
     """
     found: dict[str, tuple[Path, Path]] = {}
-    for argument in arguments:
-        for path, subfolder in _pictures_named(argument, out, recursive):
+    notes: dict[str, None] = {}
+    for name in arguments:
+        for path, subfolder in _pictures_named(name, out, recursive, notes):
             found.setdefault(os.path.abspath(path), (path, subfolder))
     for name in listed:
-        for path, subfolder in _pictures_named(name, out, recursive):
+        for path, subfolder in _pictures_named(name, out, recursive, notes):
             if recursive and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 subfolder = path.parent
             found.setdefault(os.path.abspath(path), (path, subfolder))
     if not found:
         raise CommandError("no photo is named (give photos, folders, globs, or --from-file)")
-    photos = {os.path.normcase(os.path.realpath(path)): path for path, _ in found.values()}
-    jobs = []
+    photos = {_place(path): path for path, _ in found.values()}
+    jobs = _told_apart(
+        [
+            Job(path, out / subfolder / f"{path.stem}.{chosen}", chosen)
+            for path, subfolder in found.values()
+            for chosen in [format or _own_format(path)]
+        ]
+    )
     writers: dict[str, Path] = {}
-    for path, subfolder in found.values():
-        chosen = format or _own_format(path)
-        output = out / subfolder / f"{path.stem}.{chosen}"
-        target = os.path.normcase(os.path.realpath(output))
+    for job in jobs:
+        target = _place(job.output)
         if target in writers:
-            raise CommandError(f"{writers[target]} and {path} would both be written to {output}")
+            raise CommandError(
+                f"{writers[target]} and {job.input} would both be written to {job.output}"
+            )
         if target in photos:
             raise CommandError(f"{photos[target]} would be written over; choose another --out")
-        writers[target] = path
-        jobs.append(Job(path, output, chosen))
-    return jobs
+        writers[target] = job.input
+    longer = [job for job in jobs if job.output.stem != job.input.stem]
+    if longer:
+        first = longer[0]
+        others = f"; so are {len(longer) - 1} others" if len(longer) > 1 else ""
+        notes[
+            f"{first.input}: its result is named {first.output.name}, to tell it from that of a "
+            f"photo of the same name{others}"
+        ] = None
+    return Plan(jobs, tuple(notes))
+
+
+def _told_apart(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs with longer names of results where several would be written to one file."""
+    jobs, lengths = list(jobs), [0] * len(jobs)
+    while True:
+        groups: dict[str, list[int]] = {}
+        for index, job in enumerate(jobs):
+            groups.setdefault(_place(job.output), []).append(index)
+        # A longer name may be another photo's own, as that of a.jpg.png is beside a.jpg and a.png:
+        # such groups come up in the next round.
+        groups = {place: group for place, group in groups.items() if len(group) > 1}
+        changed = False
+        for group in groups.values():
+            longest = max(2 * len(jobs[index].input.absolute().parts) for index in group)
+            for length in range(1 + min(lengths[index] for index in group), longest):
+                longer = {i: max(length, lengths[i]) for i in group}
+                names = {i: _result_name(jobs[i], longer[i]) for i in group}
+                if len(set(names.values())) == len(group):
+                    break
+            else:
+                continue
+            for index, name in names.items():
+                output = jobs[index].output.with_name(name)
+                jobs[index], lengths[index] = replace(jobs[index], output=output), longer[index]
+            changed = True
+        if not changed:
+            return jobs
+
+
+def _result_name(job: Job, length: int) -> str:
+    """a.png, then a.jpg.png, then album-a.png, album-a.jpg.png, summer-album-a.png, and so on."""
+    folders, suffixed = divmod(length, 2)
+    parents = [part.strip("/\\:") for part in job.input.absolute().parent.parts]
+    parts = parents[len(parents) - folders :] if folders else []
+    return "-".join([*parts, job.input.name if suffixed else job.input.stem]) + f".{job.format}"
+
+
+def _place(path: Path) -> str:
+    """One word for a file, however it is named."""
+    return os.path.normcase(os.path.realpath(path))
 
 
 def _own_format(path: Path) -> str:
@@ -85,21 +162,29 @@ def _own_format(path: Path) -> str:
         return "png"
 
 
-def _pictures_named(argument: str, out: Path, recursive: bool) -> list[tuple[Path, Path]]:
-    """The files that one argument names, each with the subfolder of the output it belongs in."""
+def _pictures_named(
+    argument: str, out: Path, recursive: bool, notes: dict[str, None]
+) -> list[tuple[Path, Path]]:
+    """The files that one argument names, each with the subfolder of the output it belongs in.
+
+    What is passed over goes to the notes.
+    """
     if not argument:
         raise CommandError("an empty name among the photos")
     path = Path(argument)
     if path.is_dir():
         root = path
-        pictures = images.list_pictures(path, recursive)
+        listing = images.look_through(path, recursive)
+        pictures, passed_over = listing.pictures, listing.passed_over
         nothing = f"{argument}: no picture in this folder"
         nothing += "" if recursive else " (--recursive looks into its subfolders, too)"
     elif glob.has_magic(argument) and not path.exists():
         root = _glob_root(path)
-        matches = sorted(glob.glob(argument, recursive=True))
-        pictures = [Path(m) for m in matches if images.is_picture_name(m) and os.path.isfile(m)]
-        nothing = f"{argument}: matches no picture"
+        matches = [Path(m) for m in sorted(glob.glob(argument, recursive=True))]
+        # Whoever writes *.nef wants those.
+        raw = (kind := images.kind_of_name(argument)) is not None and kind.raw
+        pictures = [m for m in matches if (raw or images.is_picture_name(m)) and m.is_file()]
+        nothing, passed_over = f"{argument}: matches no picture", ()
     else:
         return [(path, Path())]
     # The results of the last run are not photos. Where both are one folder, they cannot be told
@@ -107,7 +192,8 @@ def _pictures_named(argument: str, out: Path, recursive: bool) -> list[tuple[Pat
     if not _same_folder(out, root):
         pictures = [picture for picture in pictures if not _lies_in(picture, out)]
     if not pictures:
-        raise CommandError(nothing)
+        raise CommandError("; ".join([nothing, *passed_over]))
+    notes.update(dict.fromkeys(passed_over))
     if not recursive:
         return [(picture, Path()) for picture in pictures]
     return [(picture, picture.parent.relative_to(root)) for picture in pictures]

@@ -55,7 +55,8 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         # Everything that can be wrong with the whole command is found before the first photo.
         listed = read_list(args.from_file) if args.from_file else []
-        jobs = plan(args.photos, args.out, args.format, args.recursive, listed)
+        planned = plan(args.photos, args.out, args.format, args.recursive, listed)
+        jobs = planned.jobs
         # Each photo is painted once: what the painter could remember would only take memory.
         painter = Painter(args.checkpoint, args.device, remembered_content=0)
         work = _work(args, painter)
@@ -67,6 +68,8 @@ def _main(argv: Sequence[str] | None) -> int:
         print("interrupted before the first picture", file=sys.stderr)
         return 130
 
+    for note in planned.notes:
+        print(images.one_line(note), file=sys.stderr)
     counts, cores = Counter(), torch.get_num_threads()
     started = time.perf_counter()
     with batch.stop_on_signals() as stop:
@@ -263,7 +266,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--from-file",
         metavar="FILE",
-        help="read more of them from a file, one a line, or from standard input (-)",
+        help="read more of them from a file, one a line, or from standard input (-), in any "
+        "encoding",
     )
     add_style_options(parser)
     parser.add_argument(
@@ -292,7 +296,11 @@ def _parser() -> argparse.ArgumentParser:
         help="refuse larger photos, in pixels (default: %(default)s)",
     )
     parser.add_argument(
-        "--format", choices=images.FORMATS, help="default: the photo's own, or else png"
+        "--format",
+        choices=images.FORMATS,
+        help="default: the photo's own, or else png. Results that would have one name keep the "
+        "photos' suffixes (a.jpg and a.tif become a.jpg.png and a.tif.png) or get their folders' "
+        "names (x-a.jpg and y-a.jpg)",
     )
     parser.add_argument(
         "--strip",
@@ -309,7 +317,9 @@ def _parser() -> argparse.ArgumentParser:
         f"as {batch.MANIFEST} in --out says; paint the others",
     )
     parser.add_argument(
-        "--recursive", action="store_true", help="read subfolders, too, and mirror them in --out"
+        "--recursive",
+        action="store_true",
+        help="read subfolders and linked folders, too, each once, and mirror them in --out",
     )
     parser.add_argument(
         "--jobs",

@@ -312,7 +312,7 @@ def overlap(
             max_size=max_size,
             overwrite=True,
         )
-        list(batch.run(listing.plan([str(source)], out), work, out))
+        list(batch.run(listing.plan([str(source)], out).jobs, work, out))
 
     def one_by_one() -> None:
         for path in sorted(source.iterdir()):

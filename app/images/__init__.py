@@ -5,7 +5,8 @@ them, or raises an `ImageError` whose one line names the file and the reason.
 """
 
 from app.images._exif import strip
-from app.images._folders import PICTURE_SUFFIXES, is_picture_name, list_pictures
+from app.images._folders import Listing, list_pictures, look_through
+from app.images._kinds import PICTURE_SUFFIXES, Kind, is_picture_name, kind_of_name
 from app.images._picture import (
     MAX_PIXELS,
     ImageError,
@@ -26,13 +27,17 @@ __all__ = [
     "MAX_PIXELS",
     "PICTURE_SUFFIXES",
     "ImageError",
+    "Kind",
+    "Listing",
     "Picture",
     "TooLargeError",
     "flatten",
     "gray",
     "is_picture_name",
+    "kind_of_name",
     "list_pictures",
     "load",
+    "look_through",
     "one_line",
     "output_format",
     "remove_leftovers",

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from app.images._kinds import is_picture_name, kind_of_name
 from app.images._picture import ImageError
 
-# What counts as a picture when a folder is read. HEIC is listed even where its reader is not
-# installed: its owner should learn why it was not read instead of missing it in the output.
-PICTURE_SUFFIXES = frozenset(
-    (
-        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
-        *(".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".jp2", ".heic", ".heif"),
-        *(".hif", ".tga", ".ico", ".pcx", ".psd", ".qoi", ".sgi"),
-    )
-)
+_NAMED = 3  # files of a kind passed over that are named; of more, only the number is told
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a folder holds.
+
+    Attributes:
+        pictures: by suffix, sorted.
+        passed_over: a sentence for each kind of picture, clip or document that is not read from
+            folders, and for each link that leads nowhere.
+    """
+
+    pictures: list[Path]
+    passed_over: tuple[str, ...] = ()
 
 
 def list_pictures(folder: str | os.PathLike, recursive: bool = False) -> list[Path]:
@@ -23,22 +33,72 @@ def list_pictures(folder: str | os.PathLike, recursive: bool = False) -> list[Pa
 
     Raises ImageError where the folder is missing or cannot be read.
     """
-    folder = Path(folder)
-    found = []
-    for parent, folders, names in os.walk(folder, onerror=_raise_unreadable):
-        # Names that begin with a dot include the "._photo.jpg" that macOS leaves beside photos.
-        folders[:] = [name for name in folders if recursive and not name.startswith(".")]
-        found += [
-            Path(parent, name)
-            for name in names
-            if is_picture_name(name) and not name.startswith(".")
-        ]
-    return sorted(found)
+    return look_through(folder, recursive).pictures
 
 
-def is_picture_name(name: str | os.PathLike) -> bool:
-    """Whether a file's suffix is one of a picture."""
-    return Path(name).suffix.lower() in PICTURE_SUFFIXES
+def look_through(folder: str | os.PathLike, recursive: bool = False) -> Listing:
+    """The pictures of a folder and what else might have been meant; hidden files left out.
+
+    Links to other folders are followed like subfolders, and every folder is read once, however
+    many links lead to it: by its own name where it has one in here, and never in a circle.
+
+    Raises ImageError where the folder is missing or cannot be read.
+    """
+    pictures: list[Path] = []
+    others: dict[str, list[Path]] = {}
+    for path in _files(Path(folder), recursive, others):
+        if is_picture_name(path):
+            pictures.append(path)
+        elif kind := kind_of_name(path):
+            hint = "named by itself, the picture in it is painted" if kind.raw else kind.remedy
+            others.setdefault(f"{kind.what}: {hint}", []).append(path)
+        elif recursive and path.is_symlink() and not path.exists():
+            others.setdefault("a link that leads nowhere", []).append(path)
+    words = (f"{_several(paths)}: passed over: {what}" for what, paths in sorted(others.items()))
+    return Listing(sorted(pictures), tuple(words))
+
+
+def _files(root: Path, recursive: bool, others: dict[str, list[Path]]) -> Iterator[Path]:
+    """The files of the folders; links to folders that are not followed go to `others`."""
+    around = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}
+    seen: set[tuple[int, int]] = set()
+    waiting = deque([root])
+    while waiting:
+        links: list[Path] = []
+        for parent, folders, names in os.walk(waiting.popleft(), onerror=_raise_unreadable):
+            here = _identity(parent)
+            if here is not None and here in seen:
+                folders.clear()
+                continue
+            seen.add(here)
+            folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
+            links += [Path(parent, name) for name in folders if os.path.islink(f"{parent}/{name}")]
+            # Names that begin with a dot include the "._photo.jpg" that macOS leaves beside photos.
+            yield from (Path(parent, name) for name in names if not name.startswith("."))
+        # Folders that lie here were read first, so that they go by their own names.
+        for link in links:
+            if (there := _identity(link)) is not None and there in around:
+                others.setdefault("a link to a folder that this one lies in", []).append(link)
+            else:
+                waiting.append(link)
+
+
+def _identity(folder: str | os.PathLike) -> tuple[int, int] | None:
+    """What two names of one folder have in common; None where the system does not tell."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status.st_ino else None
+
+
+def _several(paths: Iterable[Path]) -> str:
+    first, *others = sorted(paths)
+    named = [str(first), *(path.name for path in others[: _NAMED - 1])]
+    more = len(others) + 1 - len(named)
+    if more:
+        return f"{', '.join(named)} and {more} more"
+    return " and ".join([", ".join(named[:-1]), named[-1]]) if others else named[0]
 
 
 def _raise_unreadable(error: OSError) -> None:

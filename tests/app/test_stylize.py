@@ -686,11 +686,14 @@ def test_a_glob_that_matches_no_picture(run, photos, tmp_path):
     assert message.endswith("*.tx?: matches no picture")
 
 
-def test_two_photos_for_one_result_are_both_named(run, photos, tmp_path):
+def test_two_photos_of_one_name_are_painted_and_resumed_under_longer_ones(run, photos, tmp_path):
     save(photos / "cat.png", skimage.data.chelsea()[:16, :16])
-    message = refused(run(photos, "--format", "png"), tmp_path / "out")
-    assert str(photos / "cat.jpg") in message
-    assert str(photos / "cat.png") in message
+    code, _, err = run(photos, "--format", "png")
+    assert code == 0
+    assert "cat.jpg: its result is named cat.jpg.png" in err
+    assert written(tmp_path / "out") == ["cat.jpg.png", "cat.png.png", "cup.png"]
+    again = run(photos, "--format", "png", "--resume")[2].splitlines()[-1]
+    assert again.startswith("0 painted, 3 done before")
 
 
 def test_a_photo_is_never_written_over(run, photos):
