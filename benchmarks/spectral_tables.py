@@ -11,6 +11,7 @@ python -m benchmarks.spectral_tables --out out/spectral
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 from pathlib import Path
@@ -100,7 +101,7 @@ def solved_literally(digits: int) -> dict[str, float | bool]:
         found["at 1"] = float(value(mpmath.mpf(1)))
         places = [1 - mpmath.mpf(10) ** (-mpmath.mpf(k) / 25) for k in range(400)] + [mpmath.mpf(1)]
         values = [value(r) for r in places]
-        grows = all(a <= b for a, b in zip(values, values[1:], strict=False))
+        grows = all(a <= b for a, b in itertools.pairwise(values))
         found["positive and growing"] = grows and values[0] > 0
     return found
 

@@ -1,11 +1,9 @@
 """Orthogonality for the layer before a spectral one, which keeps covariances well conditioned.
 
-From "Improving Covariance Conditioning of the SVD Meta-layer by Orthogonality". Its treatments
-of weights by normalization (eq. 11) and by a matrix exponential (eq. 13) are torch's own
-parametrizations, named here so that all treatments are found in one place:
-
-    wct.orthogonal.spectral_norm(layer)
-    wct.orthogonal.orthogonal_weight(layer)
+From "Improving Covariance Conditioning of the SVD Meta-layer by Orthogonality". A layer's weight
+(out, in, ...) is always taken as one matrix, (out, in * ...), as a covariance of its outputs sees
+it. The treatment of weights by normalization (eq. 11) is torch's own parametrization, named here
+so that all treatments are found in one place: `wct.orthogonal.spectral_norm(layer)`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import orthogonal as orthogonal_weight
+from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.utils.hooks import RemovableHandle
 
@@ -56,6 +54,83 @@ def orthogonal_loss(weight: Tensor) -> Tensor:
         )
 
 
+class _Exponential(nn.Module):
+    """weight = start * exp(W - W^T), read off as a matrix of the weight's shape (eq. 13).
+
+    W - W^T is square, of the longer side N of the (out, in * ...) matrix, and W zero where the
+    weight has no entries: every matrix with orthonormal rows (or columns) is reached. W begins
+    as the weight itself. ``start`` is a constant orthogonal matrix, of which eq. 13 knows none:
+    with it training begins at the orthogonal matrix nearest to that weight, and not near I.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.shape = weight.shape
+        side = max(_as_matrix(weight).shape)
+        start = torch.empty(side, side, device=weight.device, dtype=weight.dtype)
+        self.register_buffer("start", start)
+
+    def forward(self, W: Tensor) -> Tensor:
+        tall = _tall(W)
+        with full_precision(W):
+            matrix = (self.start @ self._exponential(tall))[:, : tall.shape[1]]
+        return (matrix if tall.shape == _as_matrix(W).shape else matrix.mT).reshape(W.shape)
+
+    @staticmethod
+    def _exponential(tall: Tensor) -> Tensor:
+        square = nn.functional.pad(tall, (0, tall.shape[0] - tall.shape[1]))
+        return torch.linalg.matrix_exp(square - square.mT)
+
+    @torch.no_grad()
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        """Has the weight start at the orthogonal matrix nearest to the one given."""
+        if weight.shape != self.shape:
+            raise ValueError(
+                f"the weight must have shape {tuple(self.shape)}, got {tuple(weight.shape)}"
+            )
+        tall = _tall(weight)
+        U, _, Vh = torch.linalg.svd(tall, full_matrices=False)
+        nearest = U @ Vh
+        basis, _ = torch.linalg.qr(nearest, mode="complete")
+        basis = torch.cat((nearest, basis[:, nearest.shape[1] :]), 1)
+        self.start.copy_(basis @ self._exponential(tall).mT)
+        return weight.clone()
+
+
+def _tall(weight: Tensor) -> Tensor:
+    """The weight as a matrix with at least as many rows as columns."""
+    matrix = _as_matrix(weight)
+    return matrix if matrix.shape[0] >= matrix.shape[1] else matrix.mT
+
+
+def orthogonal_weight(module: nn.Module, name: str = "weight") -> nn.Module:
+    """Keeps a layer's weight orthogonal as it is trained, as the exponential of eq. 13.
+
+    The (out, in * ...) matrix of the weight has orthonormal rows, or columns if it has more
+    rows, from its own nearest orthogonal matrix on. What is trained is W in exp(W - W^T).
+    torch's own parametrization takes each k x k slice of a convolution for a matrix instead,
+    which leaves a 1 x 1 convolution with weights of +-1.
+
+    Args:
+        module: a Linear, a Conv2d, or any module with such a weight (out, in, ...).
+        name: of the weight.
+
+    Returns:
+        The module itself; `torch.nn.utils.parametrize.remove_parametrizations` ends it.
+
+    Raises:
+        ValueError: no weight of that name with two dimensions or more, or an empty one; later,
+            a weight of another shape that is assigned.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor) or weight.ndim < 2 or weight.numel() == 0:
+        shape = tuple(weight.shape) if isinstance(weight, Tensor) else None
+        raise ValueError(
+            f"{type(module).__name__} has no {name} of shape (out, in, ...), got {shape}"
+        )
+    return parametrize.register_parametrization(module, name, _Exponential(weight), unsafe=True)
+
+
 def nearest_orthogonal(gradient: Tensor) -> Tensor:
     """U V^T for gradient = U S V^T (eq. 17): the nearest matrix with all singular values 1.
 
@@ -83,7 +158,8 @@ def nearest_orthogonal_gradient(module: nn.Module) -> RemovableHandle:
     """Replaces each gradient of a layer's weight by the nearest orthogonal one (eq. 17).
 
     The weight's other gradients, of the bias and of other layers, stay as they are. Works with
-    a parametrized weight, too: there the gradient of the parameter beneath is replaced.
+    a parametrized weight, too: there the gradient of the parameter beneath is replaced. Where
+    gradients of several backward passes are accumulated, it is their sum that is replaced.
 
     Args:
         module: a Linear, a Conv2d, or any module with a ``weight`` of two dimensions or more.
@@ -104,15 +180,41 @@ def nearest_orthogonal_gradient(module: nn.Module) -> RemovableHandle:
         raise ValueError(
             f"{type(module).__name__} has no weight of shape (out, in, ...), got {shape}"
         )
-    return weight.register_hook(nearest_orthogonal)
+    return weight.register_post_accumulate_grad_hook(_OrthogonalSum())
+
+
+class _OrthogonalSum:
+    """Turns an accumulated gradient into its nearest orthogonal one, and remembers the sum."""
+
+    def __init__(self) -> None:
+        self._sum = self._written = self._turned = None
+        self._version = -1
+
+    @torch.no_grad()
+    def __call__(self, weight: Tensor) -> None:
+        gradient = weight.grad
+        # Changed once since it was written, it was added to; else it is a new one, or was zeroed.
+        if gradient is self._written and gradient._version == self._version + 1:
+            self._sum = self._sum + (gradient - self._turned)
+        else:
+            self._sum = gradient.clone()
+        self._turned = nearest_orthogonal(self._sum)
+        gradient.copy_(self._turned)
+        self._written, self._version = gradient, gradient._version
 
 
 def optimal_learning_rate(weight: Tensor, gradient: Tensor, learning_rate: float) -> float:
-    """The step that brings weight - step * gradient nearest to orthogonal, if it is a small one.
+    """The paper's step for the layer before a spectral one, if it is a small one.
 
     Eq. 20, w^T w l^T w / (w^T w l^T l + 2 (l^T w)^2) with w the weight and l the gradient as
     vectors, and the switch of eq. 21: the learning rate itself where that is smaller. A step
     that is not positive would climb, and counts as too large.
+
+    The paper derives it from bringing weight - step * gradient nearest to orthogonal (eq. 18),
+    but with vectors in the place of matrices, and drops I and the higher powers of the step. It
+    does not do what eq. 18 says: with random weights and gradients it takes the weight farther
+    from orthogonal more often than not. What it does is to make steps short where the gradient
+    is long beside the weight.
 
     Args:
         weight, gradient: of the same shape.

@@ -91,9 +91,97 @@ def test_hook_works_beneath_a_parametrization():
     handle.remove()
 
 
-def test_torchs_parametrizations_are_at_hand():
-    weight = orthogonal.orthogonal_weight(nn.Linear(4, 4)).weight
-    torch.testing.assert_close(weight @ weight.mT, torch.eye(4), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_accumulated_gradients_are_those_of_the_whole_batch(set_to_none):
+    layer, x = nn.Linear(5, 3), torch.randn(8, 5)
+    orthogonal.nearest_orthogonal_gradient(layer)
+    for _ in range(2):
+        layer.zero_grad(set_to_none=set_to_none)
+        layer(x).square().sum().backward()
+        whole = layer.weight.grad.clone()
+        layer.zero_grad(set_to_none=set_to_none)
+        for part in x.split(2):
+            layer(part).square().sum().backward()
+        torch.testing.assert_close(layer.weight.grad, whole, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(whole @ whole.mT, torch.eye(3), rtol=0, atol=1e-4)
+
+
+LAYERS = [
+    lambda: nn.Linear(4, 4),
+    lambda: nn.Linear(7, 3),
+    lambda: nn.Linear(3, 7),
+    lambda: nn.Conv2d(32, 32, 1),
+    lambda: nn.Conv2d(3, 64, 3),
+    lambda: nn.Conv2d(16, 8, 3),
+    lambda: nn.Conv2d(8, 8, (1, 3), groups=4),
+]
+
+
+def as_matrix(layer: nn.Module) -> torch.Tensor:
+    """(out, in k k), or its transpose: with at least as many columns as rows."""
+    matrix = layer.weight.flatten(1)
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+
+
+@pytest.mark.parametrize("make", LAYERS)
+def test_weight_is_orthogonal_as_one_matrix_from_start_to_end(make):
+    torch.manual_seed(0)
+    layer = make().double()
+    nearest = orthogonal.nearest_orthogonal(layer.weight.detach())
+    assert orthogonal.orthogonal_weight(layer) is layer
+    # Training begins at what is nearest to the layer's own.
+    torch.testing.assert_close(layer.weight, nearest)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    inner = torch.randn_like(layer.weight)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (layer.weight * inner).sum().backward()
+        optimizer.step()
+    matrix = as_matrix(layer)
+    torch.testing.assert_close(matrix @ matrix.mT, torch.eye(len(matrix), dtype=torch.float64))
+    assert (layer.weight - nearest).abs().max() > 1e-2
+
+
+def test_training_reaches_any_orthogonal_matrix():
+    torch.manual_seed(0)
+    layer = nn.Conv2d(3, 4, 2).double()
+    orthogonal.orthogonal_weight(layer)
+    goal = orthogonal.nearest_orthogonal(random(4, 3, 2, 2, seed=5))
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.2)
+    for _ in range(500):
+        optimizer.zero_grad()
+        (layer.weight - goal).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(layer.weight, goal, rtol=0, atol=1e-4)
+
+
+def test_covariance_after_an_orthogonal_convolution_is_as_well_conditioned_as_before():
+    # torch's own parametrization makes weights of +-1 of a 1 x 1 kernel: condition number 68.
+    torch.manual_seed(0)
+    layer = orthogonal.orthogonal_weight(nn.Conv2d(32, 32, 1, bias=False).double())
+    values = torch.linalg.svdvals(layer.weight.flatten(1))
+    assert float(values.amax() / values.amin()) == pytest.approx(1, abs=1e-6)
+
+
+def test_an_orthogonal_weight_can_be_assigned_and_saved():
+    torch.manual_seed(0)
+    layer, other = (orthogonal.orthogonal_weight(nn.Conv2d(3, 4, 2)) for _ in range(2))
+    goal = orthogonal.nearest_orthogonal(torch.randn(4, 3, 2, 2))
+    layer.weight = goal
+    torch.testing.assert_close(layer.weight, goal, rtol=1e-4, atol=1e-5)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other.weight, layer.weight)
+    with pytest.raises(ValueError, match=r"shape \(4, 3, 2, 2\), got \(4, 3, 3, 3\)"):
+        layer.weight = torch.randn(4, 3, 3, 3)
+
+
+@pytest.mark.parametrize("module", [nn.ReLU(), nn.BatchNorm2d(4), nn.Linear(0, 3)])
+def test_a_weight_that_is_no_matrix_cannot_be_orthogonal(module):
+    with pytest.raises(ValueError, match=r"has no weight of shape \(out, in, \.\.\.\), got"):
+        orthogonal.orthogonal_weight(module)
+
+
+def test_torchs_spectral_norm_is_at_hand():
     layer = orthogonal.spectral_norm(nn.Linear(4, 4), n_power_iterations=50)
     largest = torch.linalg.svdvals(layer.weight).amax()
     assert largest.item() == pytest.approx(1, abs=1e-3)
@@ -170,3 +258,13 @@ def test_a_group_of_several_parameters_is_refused():
         orthogonal.apply_optimal_learning_rate(optimizer, optimizer.param_groups[0])
     with pytest.raises(ValueError, match=r"one of optimizer\.param_groups"):
         orthogonal.apply_optimal_learning_rate(optimizer, {"params": [layer.weight]})
+
+
+def test_the_papers_step_leads_away_from_orthogonal_more_often_than_not():
+    # What the docstring says of eqs. 18 to 20.
+    away = 0
+    for seed in range(200):
+        W, gradient = random(6, 6, seed=seed) / 6**0.5, random(6, 6, seed=1000 + seed)
+        step = orthogonal.optimal_learning_rate(W, gradient, 1.0)
+        away += int(orthogonal.orthogonal_loss(W - step * gradient) > orthogonal.orthogonal_loss(W))
+    assert away > 120
