@@ -26,9 +26,9 @@ import torch
 import models
 from app import color, images
 from app.images import Picture
+from app.look import AS_THE_STYLE, Look
 from app.memory import is_out_of_memory
 from app.painter import Painter
-from models.finish import AS_THE_STYLE
 from models.strokes import Canvas
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
@@ -353,10 +353,7 @@ def paint_together(
     pictures: Sequence[Picture],
     painter: Painter,
     style: models.StyleCode,
-    strength: float = 1.0,
-    keep_color: str | None = None,
-    amounts: models.Amounts = AS_THE_STYLE,
-    brush_size: int = 1,
+    look: Look = AS_THE_STYLE,
 ) -> list[Picture]:
     """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
 
@@ -368,12 +365,12 @@ def paint_together(
         raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
     photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
     style = style.to(painter.device)
-    canvas = Canvas(amounts=amounts, stroke_size=brush_size)
-    painted = painter.network.repaint(photos, style, strength, canvas=canvas)
+    canvas = Canvas(amounts=look, stroke_size=look.brush_size)
+    painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
     pairs = zip(photos.split(1), painted.split(1), strict=True)
-    if keep_color == "luminance":
+    if look.keep_color == "luminance":
         painted = torch.cat([color.luminance(*pair) for pair in pairs])
-    elif keep_color == "matched" and strength > 0:
+    elif look.keep_color == "matched" and look.strength > 0:
         painted = torch.cat([color.matching(*pair)(pair[1]) for pair in pairs])
     return [
         replace(picture, rgb=images.to_rgb(one))

@@ -10,18 +10,15 @@ from torch import Tensor
 
 import models
 from app import color, images, tiles
+from app.look import Look
 from app.regions import Region
 from app.tiles import Box
 from models import finish, statistics
-from models.finish import AS_THE_STYLE
 from models.network import STRIDE
 from models.strokes import Canvas
 
 # Pixels. A larger photo is painted in tiles, and so is none of these: about 0.4 GB a megapixel.
 WHOLE = 2 * 1024 * 1024
-
-# Of each of models.Amounts.
-MOST = finish.LARGEST_AMOUNT
 
 # A tiled photo's statistics are read from samples: an eighth of its pixels, within these limits,
 # and all of them up to WHOLE. Each reading is repeated for every region.
@@ -33,8 +30,6 @@ class Brush:
     """One region's style, made ready for one photo.
 
     Args:
-        amounts: how much of what the style wants of the photo is wanted.
-        brush_size: how large the strokes are, one of models.finish.enlargement.SIZES.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             `models.strokes`.
     """
@@ -45,16 +40,11 @@ class Brush:
         device: torch.device,
         rgb: np.ndarray,
         region: Region,
-        strength: float,
-        keep_color: str | None,
-        amounts: models.Amounts = AS_THE_STYLE,
-        brush_size: int = 1,
+        look: Look,
         origin: tuple[int, int] = (0, 0),
     ):
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
-        self.style, self.strength = region.style.to(device), strength
-        self.keep_color, self.origin = keep_color, origin
-        self.amounts, self.brush_size = amounts, brush_size
+        self.style, self.look, self.origin = region.style.to(device), look, origin
         self._whole = Box(0, 0, *rgb.shape[:2])
         self.held: statistics.Statistics | None = None
         self.matching: color.Matching | None = None
@@ -62,17 +52,17 @@ class Brush:
     @property
     def stride(self) -> int:
         """Pixels: tiles of the photo that begin at multiples of it fit together."""
-        return STRIDE * self.brush_size
+        return STRIDE * self.look.brush_size
 
     @property
     def reach(self) -> int:
         """Pixels: what is farther from a pixel of the photo has no part in its painting."""
-        return finish.reach(self.network.reach, self.ground, self.brush_size)
+        return finish.reach(self.network.reach, self.ground, self.look.brush_size)
 
     @property
     def ground(self) -> models.Ground:
         """What is made of the photo: what its style wants, more or less."""
-        return self.style.ground.of(self.amounts)
+        return self.style.ground.of(self.look)
 
     def share(self, box: Box) -> Tensor | None:
         """How much of each pixel of a box is painted; see Region.share."""
@@ -82,7 +72,9 @@ class Brush:
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
-        digest.update(repr((self.rgb.shape, self.origin, self.ground, self.brush_size)).encode())
+        digest.update(
+            repr((self.rgb.shape, self.origin, self.ground, self.look.brush_size)).encode()
+        )
         share = self.share(self._whole)
         if share is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.
@@ -99,8 +91,8 @@ class Brush:
         """Read the region's statistics from samples, to hold them in every tile."""
         bounds = self.region.bounds(*self.rgb.shape[:2])
         weight = None if self.region.mask is None else self._weight
-        side = SAMPLE_SIDE * self.brush_size
-        pixels = min(bounds.area, self.brush_size * _sampled(bounds.area))
+        side = SAMPLE_SIDE * self.look.brush_size
+        pixels = min(bounds.area, self.look.brush_size * _sampled(bounds.area))
         boxes = tiles.samples(bounds, pixels, side, self.stride, weight)
         photos = torch.cat([self._tensor(box) for box in boxes])
         shares = [self.share(box) for box in boxes]
@@ -112,8 +104,8 @@ class Brush:
                 weights = None
         with statistics.record(weights, pool=True) as self.held:
             canvas = self._canvas(*boxes)
-            painted = self.network.repaint(photos, self.style, self.strength, canvas=canvas)
-        if self.keep_color == "matched":
+            painted = self.network.repaint(photos, self.style, self.look.strength, canvas=canvas)
+        if self.look.keep_color == "matched":
             self.matching = color.matching(photos, painted, weights)
 
     def paint(self, tile: tiles.Tile, photo: Tensor, content: models.Content | None) -> Tensor:
@@ -121,14 +113,18 @@ class Brush:
         crop, canvas = self._tensor(tile.crop), self._canvas(tile.crop)
         if self.held is not None:
             with statistics.hold(self.held):
-                painted = self.network.repaint(crop, self.style, self.strength, content, canvas)
+                painted = self.network.repaint(
+                    crop, self.style, self.look.strength, content, canvas
+                )
         else:
             with statistics.record(self.share(tile.crop)):
-                painted = self.network.repaint(crop, self.style, self.strength, content, canvas)
+                painted = self.network.repaint(
+                    crop, self.style, self.look.strength, content, canvas
+                )
         painted = painted[(..., *tile.core.within(tile.crop).slices)]
-        if self.keep_color == "luminance":
+        if self.look.keep_color == "luminance":
             return color.luminance(photo, painted)
-        if self.keep_color == "matched":
+        if self.look.keep_color == "matched":
             share = self.share(tile.core)
             return (self.matching or color.matching(photo, painted, share))(painted)
         return painted
@@ -141,7 +137,7 @@ class Brush:
         """Where parts of the photo lie on its canvas."""
         top, left = self.origin
         places = [(top + box.top, left + box.left) for box in boxes]
-        return Canvas(places, self.amounts, self.brush_size)
+        return Canvas(places, self.look, self.look.brush_size)
 
     def _tensor(self, box: Box) -> Tensor:
         return images.to_tensor(self.rgb[box.slices]).to(self.device)

@@ -1,24 +1,21 @@
 """A loaded network and its styles: what the command line and the demo share."""
 
 import difflib
-import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 import models
-from app import color, images, mapped, tiles
+from app import images, mapped, tiles
 from app.brush import WHOLE, Brush
+from app.look import AS_THE_STYLE, Look
 from app.regions import Region
-from models.finish import AS_THE_STYLE
-from models.finish.enlargement import SIZES
 from models.network import STRIDE
 
 # A painting's statistics are recorded near the scale at which the network learned strokes. More
@@ -34,10 +31,6 @@ REMEMBERED_CONTENT, CONTENT_BYTES = 128 * 2**20, 60
 
 # The side of a tile's core, pixels: with what the network sees around it, it is a photo of WHOLE.
 TILE = 1296
-
-# The better of app.color's two ways: its colors are closer to the photo's (CIEDE2000 0.5 against
-# 2.7, with strokes averaged out), and so is its luma to the painting's; see benchmarks/blend.py.
-KEEP_COLOR = "luminance"
 
 
 class Painter:
@@ -133,8 +126,7 @@ class Painter:
         self,
         picture: images.Picture,
         style: models.StyleCode,
-        amounts: models.Amounts = AS_THE_STYLE,
-        brush_size: int = 1,
+        look: Look = AS_THE_STYLE,
     ) -> None:
         """Encode a picture that may be painted soon: `paint` with the same is faster then.
 
@@ -145,21 +137,15 @@ class Painter:
             return
         with self._one_at_a_time, torch.no_grad():
             region = Region(style)
-            brush = Brush(
-                self.network, self.device, picture.rgb, region, 1.0, None, amounts, brush_size
-            )
-            self._contents.of(brush)
+            self._contents.of(Brush(self.network, self.device, picture.rgb, region, look))
 
     def paint(
         self,
         picture: images.Picture,
         style: models.StyleCode | Sequence[Region],
-        strength: float = 1.0,
-        max_size: int | None = None,
+        look: Look = AS_THE_STYLE,
         *,
-        keep_color: str | None = None,
-        amounts: models.Amounts = AS_THE_STYLE,
-        brush_size: int = 1,
+        max_size: int | None = None,
         mask: np.ndarray | None = None,
         tile: int | None = None,
         progress: Callable[[float], None] | None = None,
@@ -167,25 +153,15 @@ class Painter:
         """The picture in a style, with its own alpha, name and notes.
 
         style: one, or regions with a style each; a later region lies over an earlier one, and
-        where none lies the photo stays. strength: 0 gives back the pixels of the photo, 1 the full
-        style. max_size: the photo is first shrunk to this many pixels on its longest side; None
-        keeps its size. keep_color: one of color.WAYS keeps the photo's colors. amounts: how much
-        of what the style wants of a photo is wanted, each up to 3; brushwork is without effect
-        on a network that was trained without. brush_size: how many times larger than the network's
-        own the strokes are, one of models.finish.enlargement.SIZES. mask: where a single style is
-        painted, as in Region. tile: the side of the tiles, pixels; None paints the photo whole up
-        to WHOLE pixels and in tiles beyond. progress: called with the share that is done, from 0 to
-        1; what it raises ends the painting.
+        where none lies the photo stays. look: how it is painted; brushwork is without effect on a
+        network that was trained without. max_size: the photo is first shrunk to this many pixels
+        on its longest side; None keeps its size. mask: where a single style is painted, as in
+        Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE pixels
+        and in tiles beyond. progress: called with the share that is done, from 0 to 1; what it
+        raises ends the painting.
 
-        Raises ValueError for a strength outside 0..1 (NaN included), a max_size or tile below 1,
-        an unknown keep_color or brush_size, an amount out of its range, or a mask beside regions.
+        Raises ValueError for a max_size or tile below 1, or a mask beside regions.
         """
-        if not (math.isfinite(strength) and 0 <= strength <= 1):
-            raise ValueError(f"strength must be between 0 and 1, got {strength}")
-        if keep_color is not None and keep_color not in color.WAYS:
-            raise ValueError(f"keep_color must be one of {color.WAYS}, got {keep_color!r}")
-        if brush_size not in SIZES:
-            raise ValueError(f"brush_size must be one of {SIZES}, got {brush_size}")
         if tile is not None and tile < 1:
             raise ValueError(f"a tile's side must be at least 1 pixel, got {tile}")
         if isinstance(style, models.StyleCode):
@@ -194,19 +170,17 @@ class Painter:
             raise ValueError("a mask goes with one style; regions have masks of their own")
         if max_size is not None:
             picture = images.resize(picture, max_size)
-        if strength == 0:
+        if look.strength == 0:
             return replace(picture, rgb=mapped.copied(picture.rgb))
         with self._one_at_a_time, torch.no_grad():
-            how = {"keep_color": keep_color, "amounts": amounts, "brush_size": brush_size}
-            rgb = self._paint(picture.rgb, style, strength, how, tile, progress)
+            rgb = self._paint(picture.rgb, style, look, tile, progress)
         return replace(picture, rgb=rgb)
 
     def _paint(
         self,
         rgb: np.ndarray,
         regions: Sequence[Region],
-        strength: float,
-        how: Mapping[str, Any],
+        look: Look,
         side: int | None,
         progress: Callable[[float], None] | None,
     ) -> np.ndarray:
@@ -214,7 +188,7 @@ class Painter:
         if side is None:
             side = max(height, width) if height * width <= WHOLE else TILE
         brushes = [
-            Brush(self.network, self.device, rgb, region, strength, **how)
+            Brush(self.network, self.device, rgb, region, look)
             for region in regions
             if region.bounds(height, width) is not None
         ]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ import torch
 from tqdm import tqdm
 
 import models
-from app import batch, color, images, shipped
+from app import batch, images, shipped
 from app.batch import Outcome
-from app.brush import MOST, WHOLE
+from app.brush import WHOLE
 from app.listing import CommandError, plan, read_list
-from app.painter import KEEP_COLOR, Painter, Region
-from models.finish.enlargement import SIZES
+from app.look import OPTIONS, Look, explained
+from app.painter import Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
 BROKEN_PIPE = 141
@@ -125,7 +125,7 @@ class _Painters:
 
 def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     """What the options ask to do to every photo."""
-    style = _style(args, painter)
+    style, look = _style(args, painter), look_of(args)
     on_gpu = painter.device.type != "cpu"
     painters = _Painters(painter, 1 if on_gpu else args.jobs or 1)
     abandoned = threading.Event()
@@ -136,12 +136,11 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        how = chosen(args)
         # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
         if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
-            return batch.paint_together(pictures, painter, style, args.strength, **how)
-        how |= {"tile": args.tile, "progress": check if painters.count > 1 else None}
-        return [painter.paint(picture, style, args.strength, **how) for picture in pictures]
+            return batch.paint_together(pictures, painter, style, look)
+        how = {"tile": args.tile, "progress": check if painters.count > 1 else None}
+        return [painter.paint(picture, style, look, **how) for picture in pictures]
 
     together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
     return batch.Work(
@@ -206,10 +205,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
         "style": [_name_or_digest(style) for style in args.style],
         "blend": [(_name_or_digest(style), weight) for style, weight in args.blend],
         "mask": [batch.digest(mask) for mask in args.mask],
-        "strength": args.strength,
-        "keep_color": args.keep_color,
-        **{name: getattr(args, name) for name in CONTROLS},
-        "brush_size": args.brush_size,
+        **asdict(look_of(args)),
         "max_size": args.max_size,
         "tile": args.tile,
         "strip": args.strip,
@@ -342,17 +338,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# What a style wants and a person may want less or more of.
-CONTROLS = {
-    "brushwork": "how strong the strokes are where a photo is plain, a sky say, and a print's "
-    "grain: 0 is smooth",
-    "simplify": "how much detail is left out, of a photo and then of its painting: 0 none",
-    "outlines": "how dark the outlines of what a photo shows are printed on top: 0 none",
-    "tint": "how much of a photo's own colors is added to the style's: 0 none",
-    "tone": "how far a painting is light and dark where its photo is: 0 as painted",
-}
-
-
 def add_style_options(parser: argparse.ArgumentParser) -> None:
     """What says how to paint: --style, --blend, --strength, --simplify and so on."""
     parser.add_argument(
@@ -370,36 +355,8 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|IMAGE=WEIGHT",
         help="mix styles; with --style, that one gets what the weights leave of 1",
     )
-    parser.add_argument(
-        "--strength",
-        type=functools.partial(_number, most=1),
-        default=1.0,
-        metavar="0..1",
-        help="0 is the photo, 1 (the default) the full style",
-    )
-    for name, what in CONTROLS.items():
-        parser.add_argument(
-            f"--{name}",
-            type=functools.partial(_number, most=MOST),
-            default=1.0,
-            metavar=f"0..{MOST:g}",
-            help=f"{what}; 1 (the default) is what suits the style, and above it more",
-        )
-    parser.add_argument(
-        "--brush-size",
-        type=int,
-        choices=SIZES,
-        default=1,
-        help="how many times larger the strokes are (default: 1, strokes of the same few pixels "
-        "in a picture of any size); faster, too",
-    )
-    parser.add_argument(
-        "--keep-color",
-        nargs="?",
-        choices=color.WAYS,
-        const=KEEP_COLOR,
-        help=f"keep the photo's colors: {' or '.join(color.WAYS)} (default: {KEEP_COLOR})",
-    )
+    for option in OPTIONS:
+        _add_option(parser, option)
     parser.add_argument(
         "--max-size",
         type=_positive,
@@ -408,10 +365,26 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """What these options say of how to paint, beside the style and its strength."""
-    amounts = models.Amounts(**{name: getattr(args, name) for name in CONTROLS})
-    return {"keep_color": args.keep_color, "amounts": amounts, "brush_size": args.brush_size}
+def _add_option(parser: argparse.ArgumentParser, option: Field) -> None:
+    """One of a look's fields, as its metadata says."""
+    about, name = option.metadata, "--" + option.name.replace("_", "-")
+    how: dict[str, Any] = {"default": option.default, "help": explained(option)}
+    if "range" in about:
+        least, most = about["range"]
+        how |= {"type": functools.partial(_number, least=least, most=most)}
+        how |= {"metavar": f"{least:g}..{most:g}"}
+    else:
+        by_text = {str(choice): choice for choice in about["choices"] if choice is not None}
+        # What is no choice stays as it is, and argparse says what the choices are.
+        how |= {"type": lambda text: by_text.get(text, text), "choices": tuple(by_text.values())}
+        if about["switched_on"] is not None:
+            how |= {"nargs": "?", "const": about["switched_on"]}
+    parser.add_argument(name, **how)
+
+
+def look_of(args: argparse.Namespace) -> Look:
+    """What these options say of how to paint."""
+    return Look(**{option.name: getattr(args, option.name) for option in OPTIONS})
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
@@ -434,13 +407,15 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-def _number(text: str, most: float) -> float:
+def _number(text: str, least: float, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not 0 <= value <= most:  # false for NaN, too
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to {most:g}, got {text!r}")
+    if not least <= value <= most:  # false for NaN, too
+        raise argparse.ArgumentTypeError(
+            f"must be a number from {least:g} to {most:g}, got {text!r}"
+        )
     return value
 
 

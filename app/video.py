@@ -38,11 +38,11 @@ from app.clips import (
     written_errors,
 )
 from app.images import ImageError, Picture
+from app.look import Look
 from app.painter import TILE, Painter
 from app.regions import Region
 from app.tiles import Box
 from models import statistics
-from models.finish import AS_THE_STYLE
 from models.network import STRIDE
 from models.strokes import Canvas
 
@@ -68,32 +68,6 @@ _HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
 
 
 @dataclass(frozen=True)
-class Look:
-    """How frames are painted: what `Painter.paint` takes, but for single pictures."""
-
-    style: models.StyleCode
-    strength: float = 1.0
-    keep_color: str | None = None
-    max_size: int | None = None
-    amounts: models.Amounts = AS_THE_STYLE
-    brush_size: int = 1
-
-    @property
-    def how(self) -> dict[str, object]:
-        """What `Brush` and `Painter.paint` take alike."""
-        return {
-            "keep_color": self.keep_color,
-            "amounts": self.amounts,
-            "brush_size": self.brush_size,
-        }
-
-    @property
-    def stride(self) -> int:
-        """Pixels: the network's grid on a frame."""
-        return STRIDE * self.brush_size
-
-
-@dataclass(frozen=True)
 class Shot:
     """Frames `first` to `last` of a clip, the end excluded, and what is held over them.
 
@@ -113,8 +87,17 @@ class ShotSurvey:
         hold: without it, nothing is recorded and every frame is painted by itself.
     """
 
-    def __init__(self, painter: Painter, look: Look, *, hold: bool = True) -> None:
-        self.painter, self.look, self.hold = painter, look, hold
+    def __init__(
+        self,
+        painter: Painter,
+        style: models.StyleCode,
+        look: Look,
+        *,
+        max_size: int | None = None,
+        hold: bool = True,
+    ) -> None:
+        self.painter, self.style, self.look = painter, style, look
+        self.max_size, self.hold = max_size, hold
         self.shots: list[Shot] = []
         self.size = (0, 0)  # of the painted frames: width and height, even
         self._count = self._first = 0
@@ -126,7 +109,7 @@ class ShotSurvey:
     def add(self, rgb: np.ndarray) -> None:
         """Take the next frame, (H, W, 3) uint8."""
         thumbnail = _thumbnail(rgb)
-        small = _small(rgb, self.look)
+        small = _small(rgb, self.max_size)
         if self._thumbnail is None:
             self.size = (small.shape[1] + small.shape[1] % 2, small.shape[0] + small.shape[0] % 2)
         elif self._is_cut(thumbnail) or (self._kept and self._kept[0].shape != small.shape):
@@ -155,7 +138,7 @@ class ShotSurvey:
         held, matching = statistics.Statistics(), None
         if self.hold and self.look.strength > 0:
             frames = [self._kept[i] for i in _spread(len(self._kept), SAMPLED_FRAMES)]
-            held, matching = _record(frames, self.painter, self.look)
+            held, matching = _record(frames, self.painter, self.style, self.look)
         self.shots.append(Shot(self._first, self._count, held, matching))
         self._first, self._kept, self._stride = self._count, [], 1
         self._changes.clear()
@@ -173,28 +156,30 @@ def _spread(count: int, most: int) -> list[int]:
     return [(2 * i + 1) * count // (2 * most) for i in range(most)]
 
 
-def _small(rgb: np.ndarray, look: Look) -> np.ndarray:
+def _small(rgb: np.ndarray, max_size: int | None) -> np.ndarray:
     picture = Picture(np.ascontiguousarray(rgb))
-    return picture.rgb if look.max_size is None else images.resize(picture, look.max_size).rgb
+    return picture.rgb if max_size is None else images.resize(picture, max_size).rgb
 
 
 @torch.no_grad()
 def _record(
-    frames: Sequence[np.ndarray], painter: Painter, look: Look
+    frames: Sequence[np.ndarray], painter: Painter, style: models.StyleCode, look: Look
 ) -> tuple[statistics.Statistics, color.Matching | None]:
     """The statistics that frames of one shot have in common, and their map of colors."""
     height, width = frames[0].shape[:2]
     whole = Box(0, 0, height, width)
     # The network sees so many of the pixels of frames that a larger brush makes smaller.
     pixels, side = SAMPLED * look.brush_size, SAMPLE_SIDE * look.brush_size
-    boxes = tiles.samples(whole, max(1, pixels // len(frames)), side, look.stride)
+    stride = STRIDE * look.brush_size
+    boxes = tiles.samples(whole, max(1, pixels // len(frames)), side, stride)
     parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
     photos = torch.cat(parts).to(painter.device)
     with statistics.record(pool=True) as held:
         places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look.amounts, look.brush_size)
-        style = look.style.to(painter.device)
-        painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
+        canvas = Canvas(places, look, look.brush_size)
+        painted = painter.network.repaint(
+            photos, style.to(painter.device), look.strength, canvas=canvas
+        )
     matched = look.keep_color == "matched"
     return held, color.matching(photos, painted) if matched else None
 
@@ -269,31 +254,28 @@ def _shift(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, float]:
 
 @torch.no_grad()
 def paint_frame(
-    rgb: np.ndarray, shot: Shot, painter: Painter, look: Look, moved: tuple[int, int] = (0, 0)
+    rgb: np.ndarray,
+    shot: Shot,
+    painter: Painter,
+    style: models.StyleCode,
+    look: Look,
+    moved: tuple[int, int] = (0, 0),
 ) -> np.ndarray:
     """One frame painted under its shot's statistics: (H, W, 3) uint8.
 
     Args:
         moved: rows and columns by which the camera has moved since the clip began; see Pan.
     """
-    rgb = _small(rgb, look)
     if look.strength == 0:
         return rgb
     if not len(shot.held):
-        return painter.paint(Picture(rgb), look.style, look.strength, **look.how).rgb
-    before = tuple(distance % look.stride for distance in moved)
+        return painter.paint(Picture(rgb), style, look).rgb
+    stride = STRIDE * look.brush_size
+    before = tuple(distance % stride for distance in moved)
     rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
     height, width = rgb.shape[:2]
     origin = (moved[0] - before[0], moved[1] - before[1])
-    brush = Brush(
-        painter.network,
-        painter.device,
-        rgb,
-        Region(look.style),
-        look.strength,
-        **look.how,
-        origin=origin,
-    )
+    brush = Brush(painter.network, painter.device, rgb, Region(style), look, origin)
     brush.held, brush.matching = shot.held, shot.matching
     side = max(height, width) if height * width <= WHOLE else TILE
     result = np.empty_like(rgb)
@@ -307,8 +289,10 @@ def repaint(
     source: Path,
     target: Path,
     painter: Painter,
+    style: models.StyleCode,
     look: Look,
     *,
+    max_size: int | None = None,
     hold: bool = True,
     strip: bool = False,
     quiet: bool = False,
@@ -329,7 +313,7 @@ def repaint(
     """
     container, *encoder = container_of(target)
     clip = Clip(source)
-    survey = ShotSurvey(painter, look, hold=hold)
+    survey = ShotSurvey(painter, style, look, max_size=max_size, hold=hold)
     bar = {"disable": True if quiet else None, "unit": "frame", "dynamic_ncols": True}
     with clip.opened() as reading:
         expected = reading.streams.video[0].frames or None
@@ -356,9 +340,7 @@ class _Painting:
     """Paints the frames of a clip, one after the other, each under its shot's statistics."""
 
     def __init__(self, survey: ShotSurvey, clip: Clip, progress: tqdm) -> None:
-        self.clip, self.painter, self.look = clip, survey.painter, survey.look
-        self._progress = progress
-        self._size = survey.size
+        self.clip, self._survey, self._progress = clip, survey, progress
         self._shots = iter(survey.shots)
         self._shot = next(self._shots)
         self._count, self._last, self._pan = 0, None, Pan()
@@ -374,10 +356,11 @@ class _Painting:
         if self._count == self._shot.last:
             self._shot = next(self._shots, self._shot)
         self._count += 1
-        photo = _small(upright_rgb(frame), self.look)
+        survey = self._survey
+        photo = _small(upright_rgb(frame), survey.max_size)
         moved = self._pan.follow(photo)
-        rgb = paint_frame(photo, self._shot, self.painter, self.look, moved)
-        painted = encodable(rgb, *self._size)
+        rgb = paint_frame(photo, self._shot, survey.painter, survey.style, survey.look, moved)
+        painted = encodable(rgb, *survey.size)
         painted.pts, painted.time_base = frame.pts, frame.time_base
         if self._last is not None and (frame.pts is None or frame.pts <= self._last):
             painted.pts = self._last + step
@@ -402,10 +385,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    look = Look(style, args.strength, max_size=args.max_size, **stylize.chosen(args))
     started = time.perf_counter()
     try:
-        notes = repaint(args.clip, args.out, painter, look, strip=args.strip)
+        notes = repaint(
+            args.clip,
+            args.out,
+            painter,
+            style,
+            stylize.look_of(args),
+            max_size=args.max_size,
+            strip=args.strip,
+        )
     except ImageError as error:
         print(error, file=sys.stderr)
         return 1

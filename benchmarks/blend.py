@@ -33,6 +33,7 @@ from tqdm import tqdm
 import models
 import wct
 from app import color, images
+from app.look import Look
 from app.painter import Painter
 from models.losses import gram, moments
 
@@ -160,7 +161,7 @@ def color_table(painter: Painter, photos: list[Path], side: int) -> list[dict]:
             photo = images.resize(images.load(path), side)
             style = painter.style(name)
             painted = painter.paint(photo, style).rgb
-            kept = painter.paint(photo, style, keep_color=way).rgb
+            kept = painter.paint(photo, style, Look(keep_color=way)).rgb
             lab = [_averaged(skimage.color.rgb2lab(rgb)) for rgb in (photo.rgb, kept)]
             # Lightness is the painting's to choose: only hue and chroma are compared.
             lab[1][..., 0] = lab[0][..., 0]

@@ -26,6 +26,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from app import images, video
+from app.look import AS_THE_STYLE, Look
 from app.painter import Painter
 from app.tiles import plan
 from models import statistics as held_statistics
@@ -77,6 +78,7 @@ _FROM_FILE_TO_FILE = """
 import sys
 import time
 from app import images
+from app.look import Look
 from app.painter import Painter
 def status(key):
     lines = open("/proc/self/status").read().splitlines()
@@ -101,7 +103,7 @@ def stop(done):
 try:
     result = painter.paint(photo, style, progress=stop)
 except Enough:
-    result = painter.paint(photo, style, strength=0)
+    result = painter.paint(photo, style, Look(strength=0))
 paint = peak()
 images.save(result, sys.argv[3])
 print(load, paint, peak())
@@ -271,14 +273,14 @@ def flicker(painter: Painter, photos: list[Path]) -> dict:
         ]
         with held_statistics.record() as held:
             painter.network.repaint(frames[0], style)
-        look, shot = video.Look(style), video.Shot(0, FRAMES, held)
+        shot = video.Shot(0, FRAMES, held)
         row = {"photo": path.name}
         for kind in ("held", "own", "video"):
             painted = []
             for number_of_frame, frame in enumerate(frames):
                 if kind == "video":
                     rgb, moved = images.to_rgb(frame), (0, STEP * number_of_frame)
-                    rgb = video.paint_frame(rgb, shot, painter, look, moved)
+                    rgb = video.paint_frame(rgb, shot, painter, style, AS_THE_STYLE, moved)
                     painted.append(images.to_tensor(rgb))
                 elif kind == "held":
                     with held_statistics.hold(held):
@@ -301,7 +303,7 @@ def brush(painter: Painter, photos: list[Path]) -> dict:
         for _ in range(BRUSH_ROUNDS):  # in turn, so that a busy moment falls on all
             for size in SIZES:
                 started = time.perf_counter()
-                painter.paint(photo, style, brush_size=size)
+                painter.paint(photo, style, Look(brush_size=size))
                 taken[size].append(time.perf_counter() - started)
         medians = {f"seconds_{size}": statistics.median(taken[size]) for size in SIZES}
         ratios = {f"{s}_over_1": medians[f"seconds_{s}"] / medians["seconds_1"] for s in SIZES[1:]}

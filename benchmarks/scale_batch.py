@@ -44,6 +44,7 @@ from tqdm import tqdm
 
 import models
 from app import batch, images, listing, shipped, video
+from app.look import Look
 from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
@@ -399,10 +400,10 @@ def flicker(
     ]
     rows = []
     for style in tqdm(styles, "flicker", unit="style"):
-        look = video.Look(painter.style(style), amounts=models.Amounts(brushwork))
+        look, code = Look(brushwork), painter.style(style)
         for number, strip in enumerate(strips):
             row = {"style": style, "pan": number, "input": _levels(windows(strip))}
-            for name, painted in _painted(strip, windows, painter, look).items():
+            for name, painted in _painted(strip, windows, painter, code, look).items():
                 row[name] = _levels(painted) / row["input"]
                 row[f"{name}, pan undone"] = _levels(painted, step)
             rows.append(row)
@@ -453,10 +454,10 @@ def camera(
     for motion, seen in motions.items():
         rows = []
         for style in tqdm(styles, motion, unit="style"):
-            look = video.Look(painter.style(style), amounts=models.Amounts(brushwork))
+            look, code = Look(brushwork), painter.style(style)
             for number, photo in enumerate(photos()[:4]):
                 row = {"style": style, motion: number, "input": _levels(seen(photo))}
-                for name, painted in _painted(photo, seen, painter, look).items():
+                for name, painted in _painted(photo, seen, painter, code, look).items():
                     row[name] = _levels(painted) / row["input"]
                 rows.append(row)
         figures |= {f"{motion}: {name}": v for name, v in _changes(rows, motion).items()}
@@ -477,15 +478,16 @@ def brush(
     strip = np.asarray(photo.resize(size, Image.Resampling.BICUBIC))
     frames = [np.ascontiguousarray(strip[:, step * i : step * i + width]) for i in range(count)]
     figures: dict[str, dict] = {"seconds a frame": {}, "change with the pan undone, levels": {}}
+    code = painter.style(style)
     for size in tqdm(SIZES, "brush", unit="size"):
-        look, pan = video.Look(painter.style(style), brush_size=size), video.Pan()
-        survey = video.ShotSurvey(painter, look)
+        look, pan = Look(brush_size=size), video.Pan()
+        survey = video.ShotSurvey(painter, code, look)
         for frame in frames:
             survey.add(frame)
         survey.finish()
         started = time.perf_counter()
         painted = [
-            video.paint_frame(frame, survey.shots[0], painter, look, pan.follow(frame))
+            video.paint_frame(frame, survey.shots[0], painter, code, look, pan.follow(frame))
             for frame in frames
         ]
         seconds = (time.perf_counter() - started) / count
@@ -498,21 +500,22 @@ def _painted(
     whole: np.ndarray,
     seen: Callable[[np.ndarray], list[np.ndarray]],
     painter: Painter,
-    look: video.Look,
+    style: models.StyleCode,
+    look: Look,
 ) -> dict[str, list[np.ndarray]]:
     """The frames that a camera sees of a picture, painted in each of WAYS."""
     frames, pan = seen(whole), video.Pan()
-    survey = video.ShotSurvey(painter, look)
+    survey = video.ShotSurvey(painter, style, look)
     for frame in frames:
         survey.add(frame)
     survey.finish()
     (shot,) = survey.shots
     loose = video.Shot(0, len(frames), statistics.Statistics())
     painted = (
-        [video.paint_frame(f, shot, painter, look, pan.follow(f)) for f in frames],
-        [video.paint_frame(frame, shot, painter, look) for frame in frames],
-        [video.paint_frame(frame, loose, painter, look) for frame in frames],
-        seen(video.paint_frame(whole, shot, painter, look)),
+        [video.paint_frame(f, shot, painter, style, look, pan.follow(f)) for f in frames],
+        [video.paint_frame(frame, shot, painter, style, look) for frame in frames],
+        [video.paint_frame(frame, loose, painter, style, look) for frame in frames],
+        seen(video.paint_frame(whole, shot, painter, style, look)),
     )
     return dict(zip(WAYS, painted, strict=True))
 

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from PIL.PngImagePlugin import PngInfo
 import models
 from app import batch, brush, images, painter, stylize, video
 from app.images import Picture
+from app.look import Look
 from app.painter import Painter, Region
 from app.shipped import CHECKPOINT
 from tests.demo_server import serving
@@ -65,28 +67,16 @@ def still(
     style: models.StyleCode | Sequence[Region],
     photo: np.ndarray | None = None,
     *,
-    strength: float = 1.0,
     max_size: int | None = None,
     mask: np.ndarray | None = None,
     tile: int | None = None,
-    keep_color: str | None = None,
-    brush_size: int = 1,
-    **amounts: float,
+    **look: Any,
 ) -> np.ndarray:
-    return painter.paint(
-        Picture(coffee() if photo is None else photo),
-        style,
-        strength,
-        max_size,
-        keep_color=keep_color,
-        amounts=models.Amounts(**amounts),
-        brush_size=brush_size,
-        mask=mask,
-        tile=tile,
-    ).rgb
+    picture = Picture(coffee() if photo is None else photo)
+    return painter.paint(picture, style, Look(**look), max_size=max_size, mask=mask, tile=tile).rgb
 
 
-def from_samples(painter_: Painter, style: models.StyleCode, **options) -> np.ndarray:
+def from_samples(painter_: Painter, style: models.StyleCode, **options: Any) -> np.ndarray:
     """In tiles, under statistics that are read from samples of the photo."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(brush, "WHOLE", 100 * 100)
@@ -97,23 +87,22 @@ def from_samples(painter_: Painter, style: models.StyleCode, **options) -> np.nd
         return still(painter_, style, cat(), **options)
 
 
-def last_frame(painter: Painter, hold: bool = True, **options) -> np.ndarray:
+def last_frame(painter: Painter, hold: bool = True, **look: Any) -> np.ndarray:
     """The last of three frames of a pan."""
-    amounts = models.Amounts(**{name: options.pop(name) for name in ("tone",) if name in options})
-    look = video.Look(painter.style("ukiyoe"), amounts=amounts, **options)
+    style, how = painter.style("ukiyoe"), Look(**look)
     frames = [cat()[:96, step : step + 128].copy() for step in (0, 5, 10)]
-    survey, pan = video.ShotSurvey(painter, look, hold=hold), video.Pan()
+    survey, pan = video.ShotSurvey(painter, style, how, hold=hold), video.Pan()
     for frame in frames:
         survey.add(frame)
     survey.finish()
     (shot,) = survey.shots
-    return [video.paint_frame(f, shot, painter, look, pan.follow(f)) for f in frames][-1]
+    return [video.paint_frame(f, shot, painter, style, how, pan.follow(f)) for f in frames][-1]
 
 
-def together(painter: Painter, style: models.StyleCode, **options) -> np.ndarray:
+def together(painter: Painter, style: models.StyleCode, **look: Any) -> np.ndarray:
     """The second of two pictures painted in one pass."""
     pictures = [Picture(coffee()), Picture(coffee()[::-1].copy())]
-    return batch.paint_together(pictures, painter, style, **options)[1].rgb
+    return batch.paint_together(pictures, painter, style, Look(**look))[1].rgb
 
 
 def on_the_command_line(folder: Path) -> np.ndarray:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import gradio as gr
 
-import models
-from app import images
+from app import color, images
 from app.demo.components import MaskBrush
 from app.demo.examples import example_photos
 from app.demo.jobs import Jobs, StoppedError
@@ -31,7 +30,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
-from app.painter import KEEP_COLOR
+from app.look import Look
 
 # Pixels of the photo under the mask's brush, and of a picture in the strip of all styles.
 _BRUSH_SIDE, _STRIP_SIDE = 768, 320
@@ -94,11 +93,17 @@ def page_wish(
         second=second or "",
         second_painting=second_painting,
         share=share,
-        strength=strength,
-        amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
-        keep_color=KEEP_COLOR if keep_color else None,
+        look=Look(
+            strength=strength,
+            brushwork=brushwork,
+            simplify=simplify,
+            outlines=outlines,
+            tint=tint,
+            tone=tone,
+            keep_color=color.WAYS[0] if keep_color else None,
+            brush_size=brush_size,
+        ),
         max_size=size or None,
-        brush_size=brush_size,
     )
 
 
@@ -344,11 +349,17 @@ class Actions:
                 second=second_style or (OWN if style and painting else ""),
                 second_painting=painting,
                 share=share,
-                strength=strength,
-                keep_color=keep_color or None,
-                amounts=models.Amounts(brushwork, simplify, outlines, tint, tone),
+                look=Look(
+                    strength=strength,
+                    brushwork=brushwork,
+                    simplify=simplify,
+                    outlines=outlines,
+                    tint=tint,
+                    tone=tone,
+                    keep_color=keep_color or None,
+                    brush_size=brush_size,
+                ),
                 max_size=max_size or None,
-                brush_size=brush_size,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )
             picture = self.studio.read(photo, max_size=wish.max_size)

@@ -8,13 +8,13 @@ import gradio as gr
 from gradio.events import Dependency
 
 from app import images
-from app.brush import MOST
 from app.demo.actions import QUICKLY, Actions
 from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
 from app.demo.examples import example_photos, thumbnails
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
 from app.painter import Painter
+from models.finish import LARGEST_AMOUNT
 
 BRUSHES = [("1×", 1), ("2×", 2), ("4×", 4)]  # times as large as the network's own strokes
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
@@ -239,7 +239,9 @@ def _options_section() -> tuple:
 
 def _control(label: str, info: str) -> gr.Slider:
     """A slider whose 1 is what suits the style."""
-    return gr.Slider(0, MOST, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style")
+    return gr.Slider(
+        0, LARGEST_AMOUNT, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style"
+    )
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:

@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-import models
 from app import images
 from app.images import ImageError, Picture
+from app.look import AS_THE_STYLE, Look
 from app.memory import is_out_of_memory
 from app.painter import Painter
 from models import StyleCode
-from models.finish import AS_THE_STYLE
 
 # How the built-in styles are written on the page; any other name is shown as it is.
 TITLES = {"cezanne": "Cézanne", "monet": "Monet", "ukiyoe": "Ukiyo-e", "vangogh": "Van Gogh"}
@@ -59,8 +58,8 @@ class Wish:
 
     style: a built-in style's name ("monet", "monet:2") or OWN. painting: the file of an own
     painting. second, second_painting: likewise, "" for none. share: of the second style, 0..1.
-    strength: 0..1. amounts, brush_size: as in Painter.paint. max_size: pixels on the longest side,
-    None for the photo's own. mask: a picture whose white part is painted, None for everywhere.
+    look: as in Painter.paint. max_size: pixels on the longest side, None for the photo's own.
+    mask: a picture whose white part is painted, None for everywhere.
     """
 
     style: str
@@ -68,10 +67,7 @@ class Wish:
     second: str = ""
     second_painting: str | None = None
     share: float = 0.5
-    strength: float = 1.0
-    keep_color: str | None = None
-    amounts: models.Amounts = AS_THE_STYLE
-    brush_size: int = 1
+    look: Look = AS_THE_STYLE
     max_size: int | None = None
     mask: np.ndarray | None = None
 
@@ -180,7 +176,7 @@ class Studio:
         """What can be done of a painting before it is wished for: the style and the photo read."""
         code = self.code(wish)
         photo = self.read(file, max_size=wish.max_size)
-        self.painter.remember(photo, code, wish.amounts, wish.brush_size)
+        self.painter.remember(photo, code, wish.look)
         self.before(file, photo, wish.max_size)
 
     def before(self, file: str | Path, photo: Picture, max_size: int | None) -> Path:
@@ -205,16 +201,7 @@ class Studio:
             photo = images.resize(photo, wish.max_size)
         code = self.code(wish)
         started = time.perf_counter()
-        after = self.painter.paint(
-            photo,
-            code,
-            strength=wish.strength,
-            keep_color=wish.keep_color,
-            amounts=wish.amounts,
-            brush_size=wish.brush_size,
-            mask=wish.mask,
-            progress=progress,
-        )
+        after = self.painter.paint(photo, code, wish.look, mask=wish.mask, progress=progress)
         return Painted(photo, after, time.perf_counter() - started)
 
     @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from typing import Any
 
 import torch
@@ -77,7 +78,7 @@ def _checked(values: Any, message: str) -> None:
         if "range" in each.metadata:
             least, most = each.metadata["range"]
             value = getattr(values, each.name)
-            if not least <= value <= most:
+            if not (isinstance(value, Real) and least <= value <= most):
                 raise ValueError(message.format(name=each.name, least=least, most=most, got=value))
 
 

@@ -42,6 +42,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
+from app.look import Look
 from app.painter import Painter
 from tests.demo_server import free_port, serving
 
@@ -137,12 +138,9 @@ def test_all_that_is_optional_reaches_the_painter(
     wanted = painter.paint(
         images.load(photos / "chelsea.png"),
         painter.blend([("dots", 0.75), ("stripes", 0.25)]),
-        0.5,
+        Look(2.5, 2.0, 1.5, 2.0, 1.5, strength=0.5, keep_color="luminance", brush_size=2),
         max_size=80,
-        keep_color="luminance",
         mask=images.gray(images.load(photos / "mask.png")),
-        amounts=models.Amounts(2.5, 2.0, 1.5, 2.0, 1.5),
-        brush_size=2,
     )
     assert_same_picture(file, wanted)
 

@@ -9,6 +9,7 @@ import skimage.data
 import torch
 
 from app import images, mapped
+from app.look import Look
 from app.painter import Painter
 
 
@@ -101,10 +102,10 @@ def test_a_mapped_picture_is_painted_as_any_other(checkpoint, monkeypatch, stren
     painter = Painter(checkpoint, device="cpu")
     photo = images.Picture(np.ascontiguousarray(skimage.data.coffee()[:200, :240]))
     style = painter.style("dots")
-    expected = painter.paint(photo, style, strength, tile=100).rgb
+    expected = painter.paint(photo, style, Look(strength=strength), tile=100).rgb
     monkeypatch.setattr(mapped, "LARGE", 1000)
     pixels = mapped.new_pixels(photo.rgb.shape)
     pixels[:] = photo.rgb
-    result = painter.paint(images.Picture(pixels), style, strength, tile=100).rgb
+    result = painter.paint(images.Picture(pixels), style, Look(strength=strength), tile=100).rgb
     assert mapped.is_mapped(result) and (result == expected).all()
     assert (pixels == photo.rgb).all()

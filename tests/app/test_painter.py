@@ -13,6 +13,7 @@ from PIL import Image
 import models
 from app import brush, color, images, painter
 from app.images import ImageError, Picture
+from app.look import Look
 from app.painter import Painter, Region, available_device
 from app.tiles import Box
 from models.finish.simplification import simplified
@@ -128,13 +129,13 @@ def test_an_unreadable_painting_is_named_with_its_reason(tiny, tmp_path):
 
 
 def test_strength_0_gives_back_the_photo_pixel_for_pixel(tiny, photo):
-    painted = tiny.paint(photo, tiny.style("dots"), strength=0)
+    painted = tiny.paint(photo, tiny.style("dots"), Look(strength=0))
     assert np.array_equal(painted.rgb, photo.rgb)
 
 
 def test_full_strength_changes_the_photo_and_half_lies_between(tiny, photo):
     def distance(strength: float) -> float:
-        painted = tiny.paint(photo, tiny.style("dots"), strength)
+        painted = tiny.paint(photo, tiny.style("dots"), Look(strength=strength))
         return float(np.abs(painted.rgb.astype(float) - photo.rgb).mean())
 
     assert 0 < distance(0.5) < distance(1.0)
@@ -173,7 +174,7 @@ def test_brushwork_makes_a_plain_photo_livelier_and_is_not_mixed_up_with_another
     sky, style = Picture(skimage.data.rocket()[:80, 240:400]), tiny.style("dots")
 
     def roughness(brushwork: float) -> float:
-        painted = tiny.paint(sky, style, amounts=models.Amounts(brushwork)).rgb
+        painted = tiny.paint(sky, style, Look(brushwork)).rgb
         return float(np.abs(np.diff(painted.astype(float), axis=1)).mean())
 
     assert roughness(0) < roughness(1) < roughness(3)  # content of each is remembered apart
@@ -181,9 +182,7 @@ def test_brushwork_makes_a_plain_photo_livelier_and_is_not_mixed_up_with_another
 
 def test_what_a_style_wants_left_out_is_left_out_and_can_be_more_or_less(tiny, large):
     style = replace(tiny.style("dots"), ground=models.Ground(simplify=0.3))
-    found = {
-        s: tiny.paint(large, style, amounts=models.Amounts(simplify=s)).rgb for s in (0, 0.5, 1, 3)
-    }
+    found = {s: tiny.paint(large, style, Look(simplify=s)).rgb for s in (0, 0.5, 1, 3)}
     plain = tiny.paint(large, tiny.style("dots")).rgb
     assert np.array_equal(found[0], plain)  # content of each is remembered apart
 
@@ -193,27 +192,22 @@ def test_what_a_style_wants_left_out_is_left_out_and_can_be_more_or_less(tiny, l
     roughnesses = [roughness(rgb) for rgb in found.values()]
     assert roughnesses == sorted(roughnesses, reverse=True) and len(set(roughnesses)) == 4
     # A style that wants none is given some where it is asked for.
-    more = roughness(tiny.paint(large, tiny.style("dots"), amounts=models.Amounts(simplify=3)).rgb)
+    more = roughness(tiny.paint(large, tiny.style("dots"), Look(simplify=3)).rgb)
     assert roughness(found[1]) < more < roughness(plain)
 
 
 def test_outlines_are_printed_dark_and_only_where_they_are(tiny, large):
     style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb
     printing = replace(style, ground=models.Ground(outlines=0.8))
-    found = {
-        o: tiny.paint(large, printing, amounts=models.Amounts(outlines=o)).rgb for o in (0, 0.5, 1)
-    }
+    found = {o: tiny.paint(large, printing, Look(outlines=o)).rgb for o in (0, 0.5, 1)}
     assert np.array_equal(found[0], plain)  # content of each is remembered apart
     assert (found[0] >= found[0.5]).all() and (found[0.5] >= found[1]).all()
     darker = found[0].astype(int) - found[1]
     assert 0.01 < (darker > 20).any(2).mean() < 0.5
     # A style that has none gets some where they are asked for, and half of a strength half.
-    np.testing.assert_array_equal(
-        tiny.paint(large, style, amounts=models.Amounts(outlines=3)).rgb, found[1]
-    )
+    np.testing.assert_array_equal(tiny.paint(large, style, Look(outlines=3)).rgb, found[1])
     half, bare = (
-        tiny.paint(large, printing, 0.5, amounts=models.Amounts(outlines=o)).rgb.astype(int)
-        for o in (1, 0)
+        tiny.paint(large, printing, Look(strength=0.5, outlines=o)).rgb.astype(int) for o in (1, 0)
     )
     assert 0 < (bare - half).max() <= 0.4 * 255 + 1
 
@@ -230,10 +224,7 @@ def test_what_is_flattened_is_the_painting(tiny, large):
 
 def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(tiny, large):
     style = replace(tiny.style("dots"), ground=models.Ground(strokes=0.0, grain=0.1))
-    whole, bare = (
-        tiny.paint(large, style, amounts=models.Amounts(brushwork=b)).rgb.astype(float)
-        for b in (1, 0)
-    )
+    whole, bare = (tiny.paint(large, style, Look(brushwork=b)).rgb.astype(float) for b in (1, 0))
     shown = ((whole > 0) & (whole < 255)).all(2)
     grain = (whole - bare)[shown]
     assert 0.08 < grain.std() / 127.5 < 0.12 and abs(grain.mean()) < 1
@@ -246,9 +237,7 @@ def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(t
 def test_a_tint_adds_the_photo_s_colors_and_leaves_the_luma(tiny, large):
     style, plain = tiny.style("dots"), tiny.paint(large, tiny.style("dots")).rgb.astype(float)
     tinted = tiny.paint(large, replace(style, ground=models.Ground(tint=0.25))).rgb.astype(float)
-    np.testing.assert_array_equal(
-        tiny.paint(large, style, amounts=models.Amounts(tint=2)).rgb, tinted
-    )
+    np.testing.assert_array_equal(tiny.paint(large, style, Look(tint=2)).rgb, tinted)
     shown = ((tinted > 0) & (tinted < 255)).all(2)  # where nothing was cut off
 
     def luma(rgb: np.ndarray) -> np.ndarray:
@@ -266,7 +255,7 @@ def test_tone_has_the_painting_dark_where_the_photo_is(tiny, large):
 
     def off(style: models.StyleCode, tone: float) -> float:
         """How far luma is from the photo's, over 16 px, levels."""
-        painted = tiny.paint(large, style, amounts=models.Amounts(tone=tone)).rgb
+        painted = tiny.paint(large, style, Look(tone=tone)).rgb
         height, width = (16 * (n // 16) for n in own.shape)
         missing = (painted @ (0.299, 0.587, 0.114) - own)[:height, :width]
         return float(np.abs(missing.reshape(height // 16, 16, -1, 16).mean((1, 3))).mean())
@@ -289,7 +278,7 @@ def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large, brush_si
     larger = Picture(np.tile(large.rgb, (brush_size, brush_size, 1))[:-1])
     mask = np.full(larger.rgb.shape[:2], 255, np.uint8)
     whole, tiled = (
-        tiny.paint(larger, style, strength, brush_size=brush_size, **tiles)
+        tiny.paint(larger, style, Look(strength=strength, brush_size=brush_size), **tiles)
         for tiles in ({}, {"tile": 64 * brush_size, "mask": mask})
     )
     assert levels(tiled, whole).max() <= 2
@@ -297,7 +286,9 @@ def test_tiles_are_simplified_and_outlined_as_the_whole_is(tiny, large, brush_si
 
 def test_a_larger_brush_makes_larger_strokes_and_is_not_mixed_up_with_another(tiny):
     sky, style = Picture(skimage.data.rocket()[:160, 240:400]), tiny.style("dots")
-    painted = [tiny.paint(sky, style, brush_size=size).rgb.astype(float) for size in (1, 2, 4)]
+    painted = [
+        tiny.paint(sky, style, Look(brush_size=size)).rgb.astype(float) for size in (1, 2, 4)
+    ]
 
     def fineness(rgb: np.ndarray) -> float:
         return float(np.abs(np.diff(rgb, axis=1)).mean() / rgb.std())
@@ -308,20 +299,20 @@ def test_a_larger_brush_makes_larger_strokes_and_is_not_mixed_up_with_another(ti
 
 def test_a_brush_of_another_size_is_refused(tiny, photo):
     with pytest.raises(ValueError, match="brush_size must be one of"):
-        tiny.paint(photo, tiny.style("dots"), brush_size=3)
+        Look(brush_size=3)
 
 
 @pytest.mark.parametrize("control", ["brushwork", "simplify", "outlines", "tint", "tone"])
 @pytest.mark.parametrize("amount", [-0.01, 3.1, float("nan")])
 def test_what_suits_a_style_outside_its_range_is_refused(tiny, photo, control, amount):
     with pytest.raises(ValueError, match=f"{control} must be between 0 and 3"):
-        tiny.paint(photo, tiny.style("dots"), amounts=models.Amounts(**{control: amount}))
+        Look(**{control: amount})
 
 
 @pytest.mark.parametrize("strength", [-0.01, 1.01, float("nan"), float("inf")])
 def test_a_strength_outside_0_to_1_is_refused(tiny, photo, strength):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        tiny.paint(photo, tiny.style("dots"), strength)
+        tiny.paint(photo, tiny.style("dots"), Look(strength=strength))
 
 
 @pytest.fixture(scope="module")
@@ -343,8 +334,9 @@ def halves(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("strength", [0.5, 1.0])
 def test_tiles_join_to_the_picture_that_is_painted_whole(tiny, large, strength, keep_color):
     style = tiny.style("dots")
-    whole = tiny.paint(large, style, strength, keep_color=keep_color)
-    tiled = tiny.paint(large, style, strength, keep_color=keep_color, tile=64)
+    look = Look(strength=strength, keep_color=keep_color)
+    whole = tiny.paint(large, style, look)
+    tiled = tiny.paint(large, style, look, tile=64)
     # Rounding to 8 bits may fall either way.
     assert levels(whole, tiled).max() <= 1
 
@@ -457,14 +449,13 @@ def test_a_stretched_mask_is_the_same_in_every_box(tiny):
 
 def test_keeping_color_is_one_of_two_ways(tiny, photo):
     style = tiny.style("dots")
-    results = [tiny.paint(photo, style, keep_color=way).rgb for way in (None, *color.WAYS)]
+    results = [tiny.paint(photo, style, Look(keep_color=way)).rgb for way in (None, *color.WAYS)]
     assert not any(np.array_equal(results[i], results[i - 1]) for i in range(3))
     means = [result.mean((0, 1)) for result in results]
     away = [np.abs(mean - photo.rgb.mean((0, 1))).max() for mean in means]
     assert away[2] < away[0]
-    assert painter.KEEP_COLOR in color.WAYS
     with pytest.raises(ValueError, match="keep_color must be one of"):
-        tiny.paint(photo, style, keep_color="hue")
+        Look(keep_color="hue")
 
 
 @pytest.mark.parametrize("tile", [None, 64])
@@ -511,13 +502,13 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
     own.paint(photo, own.style("dots"))  # which wants another ground
     assert len(encoded) == 3
     # And what is encoded ahead is not encoded again.
-    ahead, amounts = Picture(photo.rgb[:, ::-1].copy()), models.Amounts(simplify=2)
-    own.remember(ahead, own.style("dots"), amounts)
+    ahead, look = Picture(photo.rgb[:, ::-1].copy()), Look(simplify=2)
+    own.remember(ahead, own.style("dots"), look)
     assert len(encoded) == 4
-    painted = own.paint(ahead, own.style("dots"), amounts=amounts)
+    painted = own.paint(ahead, own.style("dots"), look)
     assert len(encoded) == 4
     forgetful = Painter(checkpoint, device="cpu", remembered_content=0)
-    wanted = forgetful.paint(ahead, own.style("dots"), amounts=amounts)
+    wanted = forgetful.paint(ahead, own.style("dots"), look)
     np.testing.assert_array_equal(painted.rgb, wanted.rgb)
 
 

@@ -16,9 +16,9 @@ import skimage.data
 import torch
 from PIL import Image
 
-import models
 from app import batch, images, stylize
-from app.painter import KEEP_COLOR, Painter, Region
+from app.look import Look
+from app.painter import Painter, Region
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -296,8 +296,7 @@ def test_more_than_suits_a_style_reaches_the_painter(tmp_path, checkpoint, contr
     photo, style = images.load(tmp_path / "in" / "one.png"), painter.style("stripes")
     painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
     wanted, usual = (
-        painter.paint(photo, style, amounts=models.Amounts(**{control: amount})).rgb
-        for amount in (3, 1)
+        painter.paint(photo, style, Look(**{control: amount})).rgb for amount in (3, 1)
     )
     assert np.abs(painted - wanted).max() <= 1
     assert np.abs(painted - wanted).mean() < 0.1 * np.abs(painted - usual).mean()
@@ -313,7 +312,7 @@ def test_the_brush_s_size_reaches_the_painter(tmp_path, checkpoint, together):
     assert stylize.main([str(word) for word in command]) == 0
     painter = Painter(checkpoint, "cpu")
     wanted = painter.paint(
-        images.load(tmp_path / "in" / "one.png"), painter.style("stripes"), brush_size=2
+        images.load(tmp_path / "in" / "one.png"), painter.style("stripes"), Look(brush_size=2)
     )
     painted = images.load(tmp_path / "out" / "one.png").rgb.astype(int)
     assert np.abs(painted - wanted.rgb).max() <= 1
@@ -325,7 +324,7 @@ def test_keep_color_and_tile_reach_the_painter(run, photos, tmp_path, checkpoint
     assert run(photos / "cup.png", *options)[0] == 0
     painter = Painter(checkpoint, "cpu")
     photo, style = images.load(photos / "cup.png"), painter.style("dots")
-    wanted = painter.paint(photo, style, keep_color=way or KEEP_COLOR, tile=16)
+    wanted = painter.paint(photo, style, Look(keep_color=way or "luminance"), tile=16)
     assert np.array_equal(images.load(tmp_path / "out" / "cup.png").rgb, wanted.rgb)
 
 

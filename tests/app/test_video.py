@@ -12,6 +12,7 @@ import skimage.data
 from PIL import Image
 
 from app import video
+from app.look import AS_THE_STYLE, Look
 from app.painter import Painter
 
 RATE = 12  # frames a second
@@ -81,8 +82,9 @@ def sound_of(path: Path) -> list[bytes]:
 
 
 def paint(painter: Painter, source: Path, target: Path, **options) -> list[str]:
-    look = video.Look(painter.style("stripes"), **options.pop("look", {}))
-    return video.repaint(source, target, painter, look, quiet=True, **options)
+    look = Look(**options.pop("look", {}))
+    style = painter.style("stripes")
+    return video.repaint(source, target, painter, style, look, quiet=True, **options)
 
 
 # --- What comes out -------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def test_an_odd_size_grows_to_an_even_one(painter, tmp_path):
 
 def test_max_size_shrinks_the_frames(painter, tmp_path):
     source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 2))
-    paint(painter, source, tmp_path / "out.mp4", look={"max_size": 32})
+    paint(painter, source, tmp_path / "out.mp4", max_size=32)
     assert read_clip(tmp_path / "out.mp4")[0].shape == (24, 32, 3)
 
 
@@ -170,7 +172,7 @@ def test_tags_are_kept_unless_stripped(painter, tmp_path):
 
 
 def shots_of(painter: Painter, frames: list[np.ndarray], **look) -> list[video.Shot]:
-    survey = video.ShotSurvey(painter, video.Look(painter.style("stripes"), **look))
+    survey = video.ShotSurvey(painter, painter.style("stripes"), Look(**look))
     for frame in frames:
         survey.add(frame)
     assert survey.finish() == len(frames)
@@ -197,12 +199,15 @@ def test_held_statistics_flicker_less(painter):
     frames = [still.copy() for _ in range(4)]
     for i, frame in enumerate(frames):
         frame[:, : 9 * i] = 255
-    look = video.Look(painter.style("stripes"))
+    style = painter.style("stripes")
     (shot,) = shots_of(painter, frames)
     loose = video.Shot(0, 4, type(shot.held)())
 
     def flicker(shot: video.Shot) -> float:
-        painted = [video.paint_frame(frame, shot, painter, look).astype(int) for frame in frames]
+        painted = [
+            video.paint_frame(frame, shot, painter, style, AS_THE_STYLE).astype(int)
+            for frame in frames
+        ]
         right = [picture[:, 88:] for picture in painted]
         return float(np.mean([np.abs(a - b).mean() for a, b in pairwise(right)]))
 
@@ -255,10 +260,12 @@ def test_where_nothing_can_be_followed_the_grid_stays():
 def test_strokes_move_with_the_scene(painter, brush_size):
     frames = [np.ascontiguousarray(frame) for frame in pan(skimage.data.coffee(), 4, 96, 160)]
     (shot,) = shots_of(painter, frames, brush_size=brush_size)
-    look, camera = video.Look(painter.style("stripes"), brush_size=brush_size), video.Pan()
-    fixed = [video.paint_frame(frame, shot, painter, look) for frame in frames]
+    style = painter.style("stripes")
+    look, camera = Look(brush_size=brush_size), video.Pan()
+    fixed = [video.paint_frame(frame, shot, painter, style, look) for frame in frames]
     moving = [
-        video.paint_frame(frame, shot, painter, look, camera.follow(frame)) for frame in frames
+        video.paint_frame(frame, shot, painter, style, look, camera.follow(frame))
+        for frame in frames
     ]
 
     def shimmer(painted: list[np.ndarray]) -> float:
@@ -274,12 +281,12 @@ def test_strokes_move_with_the_scene(painter, brush_size):
 def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch, brush_size):
     frame = np.ascontiguousarray(skimage.data.coffee()[:200, :280])
     how = {"keep_color": "matched", "brush_size": brush_size}
-    look = video.Look(painter.style("stripes"), **how)
+    style, look = painter.style("stripes"), Look(**how)
     (shot,) = shots_of(painter, [frame], **how)
-    whole = video.paint_frame(frame, shot, painter, look)
+    whole = video.paint_frame(frame, shot, painter, style, look)
     monkeypatch.setattr(video, "WHOLE", 1)
     monkeypatch.setattr(video, "TILE", 96)
-    tiled = video.paint_frame(frame, shot, painter, look)
+    tiled = video.paint_frame(frame, shot, painter, style, look)
     assert np.abs(whole.astype(int) - tiled).max() <= 1
 
 

@@ -1,0 +1,98 @@
+"""How a photo is to look when it is painted: all options but the photo, the style and the size.
+
+Each field says of itself, as metadata, what the command line, the page and the API show of it:
+
+- ``label``: its name on the page; ``help``: what it does; ``info``: what the lower end does;
+- ``range``: its least and its greatest value, or ``choices``: all its values;
+- ``switched_on``: the choice that is meant where it is only switched on; ``step``: of a slider.
+
+One more option is one more field, and its use; one that scales what a style wants is a field of
+:class:`models.Amounts`, whose fields a look has, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+import models
+from app import color
+from models.finish.enlargement import SIZES
+
+
+def _number(default: float, most: float, step: float, label: str, help: str, info: str) -> Any:
+    about = {"range": (0.0, most), "step": step, "label": label, "help": help, "info": info}
+    return field(default=default, metadata=about)
+
+
+def _choice(
+    default: Any, choices: Sequence[Any], label: str, help: str, switched_on: Any = None
+) -> Any:
+    about = {"choices": tuple(choices), "switched_on": switched_on, "label": label, "help": help}
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look(models.Amounts):
+    """What a person wants of a painting; the amounts are those of :class:`models.Amounts`.
+
+    Attributes:
+        strength: 0 gives back the photo's pixels, 1 the full style.
+        brush_size: the stroke size: how many times larger than the network's own the strokes are.
+        keep_color: which of :data:`app.color.WAYS` keeps the photo's colors; None: none does.
+
+    Raises:
+        ValueError: a value that an option cannot have, with its name and those that it can.
+    """
+
+    strength: float = _number(
+        1.0,
+        most=1.0,
+        step=0.05,
+        label="Strength",
+        help="0 is the photo, 1 (the default) the full style",
+        info="0 is the photo as it is",
+    )
+    brush_size: int = _choice(
+        1,
+        SIZES,
+        label="Size of the strokes",
+        help="how many times larger the strokes are (default: 1, strokes of the same few pixels in "
+        "a picture of any size); faster, too",
+    )
+    # The first of color's two ways is the better: its colors are closer to the photo's (CIEDE2000
+    # 0.5 against 2.7, with strokes averaged out), and so is its luma to the painting's; see
+    # benchmarks/blend.py.
+    keep_color: str | None = _choice(
+        None,
+        (None, *color.WAYS),
+        label="Keep the photo's colors",
+        help="keep the photo's colors",
+        switched_on=color.WAYS[0],
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in fields(self):
+            choices, value = option.metadata.get("choices"), getattr(self, option.name)
+            if choices is not None and value not in choices:
+                known = tuple(choice for choice in choices if choice is not None)
+                raise ValueError(f"{option.name} must be one of {known}, got {value!r}")
+
+
+AS_THE_STYLE = Look()
+
+# Each of its fields with its metadata, in the order in which they are shown: the strength leads.
+OPTIONS: Sequence[Field] = sorted(fields(Look), key=lambda option: option.name != "strength")
+
+
+def explained(option: Field) -> str:
+    """What one of a look's fields does, and with which values; for the command line and the API."""
+    about, text = option.metadata, option.metadata["help"]
+    if any(option.name == amount.name for amount in fields(models.Amounts)):
+        return f"{text}; 1 (the default) is what suits the style, and above it more"
+    if about.get("switched_on") is None:
+        return text
+    known = " or ".join(str(choice) for choice in about["choices"] if choice is not None)
+    return f"{text}: {known} (default: {about['switched_on']})"
