@@ -20,6 +20,7 @@ from app.grounds import add_ground_option, style_grounds
 from app.painter import available_device
 from app.processes import Processes, together
 from app.training import LEARNING_RATE, PAPER_LEARNING_RATE, Run, StoppedError, TrainingError
+from models.configuration import COLORINGS, METHODS
 from models.objective import GD, PAPER, PERCEPTUAL
 
 MINUTES, NEW_STYLE_MINUTES = 120.0, 20.0
@@ -78,8 +79,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="learn a code for the style NAME from these of its paintings; repeat for more styles "
         "or for more codes of one",
     )
-    add("--coloring", choices=models.network.COLORINGS, help="(statistics; mlp with --method gd)")
-    add("--method", choices=models.network.METHODS, help="how features are whitened (svd)")
+    add(
+        "--coloring",
+        choices=COLORINGS,
+        help="(statistics; mlp with --method gd)",
+    )
+    add("--method", choices=METHODS, help="how features are whitened (svd)")
     add("--gradient", help="rule of the matrix roots: exact, taylor, pade, ... (exact)")
     add("--width", type=int, help=f"channels of the first convolution ({DEFAULT.width})")
     add("--blocks", type=int, help=f"residual blocks ({DEFAULT.blocks})")

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.coloring import code_shapes
+from models.configuration import RepainterConfig
 from models.finish import Ground
-from models.network import Repainter, RepainterConfig
+from models.network import Repainter
 from models.style_code import StyleCode
 from models.weights_file import CheckpointError, read_weights, write_weights
 
@@ -134,14 +136,3 @@ def _read_code(
             )
         parts.append(tensors[key])
     return StyleCode(tuple(parts))
-
-
-def code_shapes(config: RepainterConfig) -> list[tuple[int, ...]]:
-    """The shapes of one painting's style code."""
-    if config.coloring == "mlp":
-        return [(1, config.channels)]
-    n = config.group_size
-    shapes: list[tuple[int, ...]] = []
-    for channels in config.hop_channels:
-        shapes += [(1, channels // n, n, 1), (1, channels // n, n, n)]
-    return shapes

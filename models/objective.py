@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from models import finish, losses
 from models.augmentation import augmented
+from models.configuration import STRIDE
 from models.discriminator import FeatureDiscriminator, MultiScaleDiscriminator
 from models.efficient import EfficientNetFeatures
 from models.finish import Finish, Finishes, Ground
-from models.network import STRIDE, Repainter
+from models.network import Repainter
 from models.perceptual import PerceptualNetwork
 from models.strokes import Canvas
 from models.style_code import StyleCode
@@ -168,8 +169,8 @@ class GeneratorObjective(nn.Module):
         if covariances is not None:
             terms["whitening"] = losses.whitening_penalty(covariances)
         if weights.coloring > 0:
-            matrices = [mlp(style.tensors[0])[0] for mlp in network.mlps]
-            terms["coloring"] = losses.coloring_penalty(matrices)
+            predicted = network.coloring.predicted(style)
+            terms["coloring"] = losses.coloring_penalty([matrix for matrix, _ in predicted])
         if weights.variation > 0:
             terms["variation"] = losses.total_variation(painted, batch.calm)
         if weights.grid > 0:

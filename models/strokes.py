@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.configuration import STRIDE
 from models.finish import AS_THE_STYLE, Amounts
 from models.periodic import SEED, SIDE, Origins, blurred, cut
 
@@ -29,7 +30,7 @@ TILT, TURNS = 0.25, 0.7  # radians: the flow's mean direction, and its standard 
 COARSEST = 16.0  # pixels; what is wider than this would be spots and not strokes
 
 FLAT = 0.15  # step of a photo in [-1, 1] from block to block at which it is hardly plain any more
-BLOCK = 4  # pixels; the network's own stride, so that tiles of a picture have the same blocks
+BLOCK = STRIDE  # pixels a side, so that tiles of a picture have the same blocks
 
 
 @dataclass(frozen=True)

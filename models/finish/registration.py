@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.configuration import STRIDE
 from models.finish import guided
 from models.finish.filter import Filter, Original, corner
 from models.measures import LUMA, gray
 
-CELL = 4  # pixels a side, whose mean is taken; the network's own stride, times the stroke size
+CELL = STRIDE  # pixels a side at stroke size 1, whose mean is taken; tiles begin there
 RADIUS = 6  # cells to each side of a window's middle: wider than a rim
 EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are plain
 

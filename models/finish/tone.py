@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.configuration import STRIDE
 from models.finish import guided
 from models.finish.filter import Filter, Original, corner
 from models.measures import gray
 
-CELL = 4  # pixels a side, whose mean is taken; the network's own stride, where tiles begin
+CELL = STRIDE  # pixels a side, whose mean is taken; tiles begin at multiples of it
 RADIUS = 2  # cells to each side of a window's middle
 EDGES = 0.01  # of luma in [-1, 1]: windows of less variance than this are plain
 

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 import models
-import wct
 from models import statistics
-from models.network import Hop, Upsampling, _convolution, _convolve_phases, _halved
 from tests.models.small import SMALL, picture
 
 
@@ -77,19 +74,6 @@ def test_two_paintings_give_two_pictures(network):
     assert (first - second).abs().mean() > 1e-3
 
 
-def test_a_hop_gives_the_features_the_paintings_mean_and_covariance():
-    hop = Hop(8, SMALL["statistics"])
-    content = torch.randn(2, 8, 20, 20) * 3 + 1
-    painting = torch.randn(1, 8, 30, 30).cumsum(1)
-    mean, root = hop.record(painting)
-    colored = hop(content, mean, root)(content)
-    colored_mean, covariance = wct.mean_and_covariance(colored, 1)
-    target = root @ root.mT
-    torch.testing.assert_close(colored_mean, mean.expand_as(colored_mean), atol=1e-4, rtol=1e-4)
-    # eps is added on both sides, so the covariances agree up to its share.
-    torch.testing.assert_close(covariance, target.expand_as(covariance), atol=0.03, rtol=0.02)
-
-
 def test_each_image_of_a_batch_is_whitened_by_itself(network):
     photos, paintings = picture(32, 32, batch=3), picture(32, 32, 5, batch=3)
     together = network(photos, network.encode_style(paintings))
@@ -106,35 +90,6 @@ def test_a_hop_folded_into_a_convolution_changes_nothing(network, strength):
         folded = network(photo, code, strength)
     unfolded = network(photo, code, strength).detach()
     torch.testing.assert_close(folded, unfolded, atol=2e-5, rtol=0)
-
-
-@pytest.mark.parametrize("size", [(2, 2), (2, 9), (7, 5)])
-def test_a_convolution_of_the_small_map_is_that_of_the_upsampled_one(size):
-    upsampling = Upsampling(6, 4, 3, norm=False)
-    x = torch.randn(2, 6, *size)
-    expected = upsampling(x).detach()
-    with torch.no_grad():
-        torch.testing.assert_close(upsampling(x), expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kernel", [3, 5, 7])
-@pytest.mark.parametrize("size", [(4, 4), (4, 9), (7, 5)])
-def test_a_convolution_of_phases_is_that_of_the_image_at_its_reflected_border_too(size, kernel):
-    phases, weight, bias = (
-        torch.randn(2, 12, *size),
-        torch.randn(2, 3, kernel, kernel),
-        torch.ones(2),
-    )
-    image = phases.unflatten(1, (4, 3)).transpose(1, 2).flatten(1, 2)
-    padded = F.pad(F.pixel_shuffle(image, 2), (kernel // 2,) * 4, mode="reflect")
-    expected = F.conv2d(padded, weight, bias)
-    torch.testing.assert_close(_convolve_phases(phases, weight, bias), expected, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("size", [(4, 4), (8, 20), (34, 12)])
-def test_a_convolution_that_halves_reflects_the_border(size):
-    convolution, x = _convolution(3, 5, 4, 2), torch.randn(2, 3, *size)
-    torch.testing.assert_close(_halved(convolution, x), convolution(x), atol=1e-5, rtol=1e-5)
 
 
 def test_statistics_weighted_by_place_are_those_of_the_places():
@@ -203,23 +158,6 @@ def test_an_all_black_photo_gives_finite_gradients():
     _, code = network.reconstruct(photo)
     network(photo, code).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
-
-
-def test_gd_colors_with_u_d_u_transposed_of_the_output_columns():
-    hop = Hop(32, SMALL["gd"])
-    matrix = torch.randn(1, 4, 8, 8)
-    lengths = matrix.norm(dim=-2)
-    directions = matrix / lengths.unsqueeze(-2)
-    expected = directions @ torch.diag_embed(lengths) @ directions.mT
-    torch.testing.assert_close(hop.coloring(matrix), expected)
-
-
-def test_svd_colors_with_the_root_of_a_a_transposed_plus_eps():
-    hop = Hop(32, SMALL["mlp"])
-    matrix = torch.randn(1, 4, 8, 8)
-    root = hop.coloring(matrix)
-    expected = matrix @ matrix.mT + SMALL["mlp"].eps * torch.eye(8)
-    torch.testing.assert_close(root @ root, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from torch import nn
 import models
 import wct
 from models import statistics
+from models.hop import Hop
 from models.strokes import Canvas
 from tests.models.small import SMALL, picture
 
@@ -46,7 +47,7 @@ def test_replaying_its_own_statistics_reproduces_a_pass(network, code, strength)
 
 
 def test_every_hop_and_norm_of_a_pass_is_recorded(network, code):
-    kinds = (nn.InstanceNorm2d, nn.GroupNorm, models.network.Hop)
+    kinds = (nn.InstanceNorm2d, nn.GroupNorm, Hop)
     layers = [module for module in network.modules() if isinstance(module, kinds)]
     with statistics.record() as recorded:
         network.repaint(picture(32, 32), code)

@@ -1,0 +1,165 @@
+"""Convolutions whose border is reflected, and the fast ways of a CPU to compute them.
+
+Where nothing is kept for a gradient, feature maps of the full size are never made: a convolution of
+an image that was upsampled is computed on the small image, and its result stays split into phases,
+the four images of its even or odd rows' even or odd columns, for the next convolution to read.
+Each function here equals the plain convolution, up to rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# What a 3-tap kernel on a row of twice the size, upsampled bilinearly, is on the row itself:
+# 3 taps at every even pixel, and 3 others at every odd one (phase, tap, the kernel's tap).
+_PHASES = (
+    ((0.75, 0.25, 0.0), (0.25, 0.75, 0.75), (0.0, 0.0, 0.25)),
+    ((0.25, 0.0, 0.0), (0.75, 0.75, 0.25), (0.0, 0.25, 0.75)),
+)
+
+
+def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """The layer that all others here compute: a convolution with a reflected border."""
+    padding = (kernel - 1) // 2
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, padding_mode="reflect")
+
+
+def is_fast(x: Tensor) -> bool:
+    """Whether the fast ways may be taken: on a CPU, with nothing kept for a gradient."""
+    return x.device.type == "cpu" and not torch.is_grad_enabled()
+
+
+def laid_out(x: Tensor) -> Tensor:
+    """The same tensor in the order of memory that a CPU's convolutions are fastest with."""
+    return x.contiguous(memory_format=torch.channels_last) if is_fast(x) else x
+
+
+def halved(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """The convolution of kernel 4, stride 2 and a reflected border of 1; H and W are even."""
+    result = F.conv2d(x, layer.weight, layer.bias, stride=2, padding=1)
+    return _with_border(result, x, layer, wide=1, deep=4)
+
+
+def upsampled_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A 3x3 convolution of x at twice its size, without ever holding x at that size.
+
+    Equal to bilinear upsampling, a reflected border of one pixel, and the convolution, but for the
+    places of the pixels.
+
+    Args:
+        x: (B, inputs, H, W).
+
+    Returns:
+        Phases, (B, 4 C, H, W): the channels of the even rows' even columns, of their odd ones, of
+        the odd rows' even columns, and of their odd ones. :func:`shuffled` puts them in place.
+    """
+
+    def direct(x: Tensor) -> Tensor:
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        return F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), weight, bias)
+
+    phases = weight.new_tensor(_PHASES)
+    kernels = torch.einsum("yak,xbl,oikl->yxoiab", phases, phases, weight).flatten(0, 2)
+    biases = None if bias is None else bias.repeat(4)
+    result = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernels.contiguous(), biases)
+    # The reflected pixel has another value than the upsampled border of the small map.
+    image = result.unflatten(1, (2, 2, -1)).permute(0, 3, 4, 1, 5, 2)  # (B, C, H, 2, W, 2)
+    image[:, :, 0, 0] = direct(x[..., :2, :])[..., 0, :].unflatten(-1, (-1, 2))
+    image[:, :, -1, 1] = direct(x[..., -2:, :])[..., -1, :].unflatten(-1, (-1, 2))
+    image[..., 0, 0] = direct(x[..., :2])[..., 0].unflatten(-1, (-1, 2))
+    image[..., -1, 1] = direct(x[..., -2:])[..., -1].unflatten(-1, (-1, 2))
+    return result
+
+
+def convolved_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The convolution, with a reflected border, of an image of which only the phases are held.
+
+    A CPU is slow at a kernel with few outputs at full size. At half the width and height it has a
+    quarter of the places, and four times as many outputs at each: one for each phase.
+
+    Args:
+        x: phases (B, 4 C, H, W), as :func:`upsampled_phases` returns them.
+
+    Returns:
+        The image, (B, outputs, 2 H, 2 W).
+    """
+    taps = _taps(weight.shape[-1]).to(weight)
+    kernels = torch.einsum("apku,bqlv,ocuv->oabpqckl", taps, taps, weight)
+    kernels = kernels.flatten(3, 5).flatten(0, 2).contiguous()
+    reach, biases = kernels.shape[-1] // 2, None if bias is None else bias.repeat_interleave(4)
+
+    def direct(x: Tensor) -> Tensor:
+        return F.conv2d(_padded_phases(x, reach), kernels, biases)
+
+    result = F.conv2d(x, kernels, biases, padding=reach)
+    return F.pixel_shuffle(_with_border(result, x, direct, reach, 2 * reach), 2)
+
+
+def shuffled(phases: Tensor) -> Tensor:
+    """The image of phases: (B, 4 C, H, W) -> (B, C, 2 H, 2 W)."""
+    batch, channels, height, width = phases.shape
+    image = phases.unflatten(1, (2, 2, -1)).permute(0, 4, 1, 5, 2, 3)
+    return image.reshape(batch, 2 * height, 2 * width, channels // 4).permute(0, 3, 1, 2)
+
+
+def pixels_of(phases: Tensor) -> Tensor:
+    """Phases (B, 4 C, H, W) -> (B, C, H, 4 W): a channel's pixels together, in another order."""
+    batch, channels, height, width = phases.shape
+    pixels = phases.permute(0, 2, 3, 1).reshape(batch, height, 4 * width, channels // 4)
+    return pixels.permute(0, 3, 1, 2)
+
+
+@functools.cache
+def _taps(size: int) -> Tensor:
+    """Where a kernel's taps are when pixels are split into phases, (2, 2, 2 reach + 1, size).
+
+    1 where the output's phase, the input's phase, and so many places of the phases from it are
+    those of the kernel's tap; 0 elsewhere.
+    """
+    margin = size // 2
+    reach = (margin + 1) // 2
+    taps = torch.zeros(2, 2, 2 * reach + 1, size)
+    for into in range(2):
+        for tap in range(size):
+            place, phase = divmod(into + tap - margin, 2)
+            taps[into, phase, place + reach, tap] = 1
+    return taps
+
+
+def _with_border(
+    result: Tensor, x: Tensor, direct: Callable[[Tensor], Tensor], wide: int, deep: int
+) -> Tensor:
+    """The result with its outermost rows and columns computed again, as ``direct`` does it.
+
+    So a border of a few pixels needs no copy of the whole feature map with the border around it.
+
+    Args:
+        result: changed in place.
+        direct: computes the right result of x, or of a strip of x at its border.
+        wide: rows and columns of the result that are computed again, at each side.
+        deep: rows and columns of x that these depend on.
+    """
+    result[..., :wide, :] = direct(x[..., :deep, :])[..., :wide, :]
+    result[..., -wide:, :] = direct(x[..., -deep:, :])[..., -wide:, :]
+    result[..., :wide] = direct(x[..., :deep])[..., :wide]
+    result[..., -wide:] = direct(x[..., -deep:])[..., -wide:]
+    return result
+
+
+def _padded_phases(x: Tensor, reach: int) -> Tensor:
+    """Phases (B, 4 C, H, W) of an image whose border is reflected."""
+    padded = F.pad(x, (reach,) * 4, mode="reflect")
+    # Pixels are reflected, not the places of the phases: right for even ones before the first and
+    # odd ones after the last, while the others have their own place repeated.
+    phases = padded.unflatten(1, (2, 2, -1))
+    for along in (phases, phases.transpose(1, 2).transpose(-1, -2)):
+        even, odd = along[:, 0], along[:, 1]
+        for far in range(1, reach + 1):
+            odd[..., reach - far, :] = odd[..., reach + far - 1, :]
+            even[..., far - reach - 1, :] = even[..., -reach - far, :]
+    return padded

@@ -1,0 +1,37 @@
+"""The hop: it gives features the mean and the covariance of a painting."""
+
+import torch
+
+import wct
+from models.hop import Hop
+from tests.models.small import SMALL
+
+
+def test_a_hop_gives_the_features_the_paintings_mean_and_covariance():
+    hop = Hop(8, SMALL["statistics"])
+    content = torch.randn(2, 8, 20, 20) * 3 + 1
+    painting = torch.randn(1, 8, 30, 30).cumsum(1)
+    mean, root = hop.record(painting)
+    colored = hop(content, mean, root)(content)
+    colored_mean, covariance = wct.mean_and_covariance(colored, 1)
+    target = root @ root.mT
+    torch.testing.assert_close(colored_mean, mean.expand_as(colored_mean), atol=1e-4, rtol=1e-4)
+    # eps is added on both sides, so the covariances agree up to its share.
+    torch.testing.assert_close(covariance, target.expand_as(covariance), atol=0.03, rtol=0.02)
+
+
+def test_gd_colors_with_u_d_u_transposed_of_the_output_columns():
+    hop = Hop(32, SMALL["gd"])
+    matrix = torch.randn(1, 4, 8, 8)
+    lengths = matrix.norm(dim=-2)
+    directions = matrix / lengths.unsqueeze(-2)
+    expected = directions @ torch.diag_embed(lengths) @ directions.mT
+    torch.testing.assert_close(hop.coloring(matrix), expected)
+
+
+def test_svd_colors_with_the_root_of_a_a_transposed_plus_eps():
+    hop = Hop(32, SMALL["mlp"])
+    matrix = torch.randn(1, 4, 8, 8)
+    root = hop.coloring(matrix)
+    expected = matrix @ matrix.mT + SMALL["mlp"].eps * torch.eye(8)
+    torch.testing.assert_close(root @ root, expected, atol=1e-4, rtol=1e-4)
