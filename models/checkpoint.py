@@ -18,7 +18,13 @@ from models.style_code import StyleCode
 from models.weights_file import CheckpointError, read_weights, write_weights
 
 KIND = "repaint-repainter"
-VERSION = 1
+
+# A field of the header that grows a network's configuration or a ground says in its metadata since
+# which version it is there (1 where it doesn't), so that the version grows with it: an older
+# program then names a newer version instead of a field that it does not know. What a file of an
+# older version lacks has its default. Until version 2 fields came without a new number: a file of
+# version 1 may have any of version 2's.
+VERSION = max(each.metadata.get("since", 1) for each in (*fields(RepainterConfig), *fields(Ground)))
 _CODE = "style/{name}/{index}/{part}"
 
 

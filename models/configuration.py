@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import wct
 
@@ -57,6 +57,9 @@ COLORINGS = tuple(ARCHITECTURES)
 class RepainterConfig:
     """The shape of a network; all that is needed to build it again.
 
+    A new field says in its metadata since which version of a checkpoint's header it is there: see
+    :data:`models.checkpoint.VERSION`.
+
     Args:
         width: channels of the first convolution; the hops in the middle see 4 * width.
         blocks: residual blocks in the generator, each followed by a hop.
@@ -84,8 +87,8 @@ class RepainterConfig:
     gradient: str = "exact"
     eps: float = 1e-2
     hidden: int = 256
-    refinement: int = 0
-    strokes: float = 0.0
+    refinement: int = field(default=0, metadata={"since": 2})
+    strokes: float = field(default=0.0, metadata={"since": 2})
 
     def __post_init__(self) -> None:
         if self.coloring not in COLORINGS:

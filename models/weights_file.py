@@ -76,6 +76,11 @@ def read_weights(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
     if header.get("kind") != kind:
         raise CheckpointError(f"{path}: holds a {header.get('kind')!r}, not a {kind!r}")
     found = header.get("version")
-    if not isinstance(found, int) or found > version:
-        raise CheckpointError(f"{path}: version {found}; this Repaint reads up to {version}")
+    if not isinstance(found, int):
+        raise CheckpointError(f"{path}: its version is {found!r}, not a number")
+    if found > version:
+        raise CheckpointError(
+            f"{path}: of a newer version of Repaint: version {found} of its header, and this one "
+            f"reads up to version {version}"
+        )
     return header, tensors

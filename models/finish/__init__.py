@@ -58,7 +58,15 @@ def control(label: str, help: str, info: str) -> Any:
     return field(default=1.0, metadata=about)
 
 
-def wanted(default: float, by: str, help: str, *, more: float = 0.0, most: float = LARGEST_GROUND):
+def wanted(
+    default: float,
+    by: str,
+    help: str,
+    *,
+    more: float = 0.0,
+    most: float = LARGEST_GROUND,
+    since: int = 2,
+) -> Any:
     """A field of :class:`Ground`.
 
     Args:
@@ -67,8 +75,10 @@ def wanted(default: float, by: str, help: str, *, more: float = 0.0, most: float
         more: what each step of that field above 1 adds, so that a style that wants none can be
             given some.
         most: the largest value there is.
+        since: the first version of a checkpoint's header that has it: a new field's is one above
+            :data:`models.checkpoint.VERSION`.
     """
-    about = {"scaled_by": by, "help": help, "more": more, "range": (0.0, most)}
+    about = {"scaled_by": by, "help": help, "more": more, "range": (0.0, most), "since": since}
     return field(default=default, metadata=about)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -118,10 +118,72 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path):
         models.load_checkpoint(tmp_path / "x.safetensors")
 
 
-def test_a_newer_version_is_refused(path):
-    rewrite(path, lambda header: header.update(version=module.VERSION + 1))
-    with pytest.raises(models.CheckpointError, match="version 2"):
+def test_a_newer_version_is_refused_whatever_it_holds(path):
+    def newer(header):
+        header.update(version=module.VERSION + 1, more={})
+        header["config"]["depth"] = 3
+
+    rewrite(path, newer)
+    with pytest.raises(models.CheckpointError, match="newer version of Repaint: version 3"):
         models.load_checkpoint(path)
+
+
+@pytest.mark.parametrize("version", [None, "2", 1.5])
+def test_a_version_that_is_no_number_is_refused(path, version):
+    rewrite(path, lambda header: header.update(version=version))
+    with pytest.raises(models.CheckpointError, match="its version is"):
+        models.load_checkpoint(path)
+
+
+# What the header of each version has of a network's configuration and of a ground. Version 1 began
+# without the fields that version 2 counts as its own, and had all of them in the end.
+BEGINNING = {"width", "blocks", "group_size", "coloring", "method", "gradient", "eps", "hidden"}
+HEADERS = {
+    1: (BEGINNING, None),
+    2: (
+        BEGINNING | {"refinement", "strokes"},
+        {"simplify", "strokes", "outlines", "tint", "flatten", "grain", "tone", "register"},
+    ),
+}
+
+
+def test_every_field_of_the_header_has_a_version():
+    kinds = (models.RepainterConfig, models.Ground)
+    found = tuple({each.name for each in fields(kind)} for kind in kinds)
+    assert found == HEADERS[module.VERSION], "a new field needs since=VERSION + 1, and a row above"
+    for version, names in HEADERS.items():
+        for kind, known in zip(kinds, names, strict=True):
+            since = {each.name for each in fields(kind) if each.metadata.get("since", 1) <= version}
+            assert since == (known or set())
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "ground"),
+    [
+        (1, *HEADERS[1]),
+        (1, BEGINNING | {"strokes"}, {"simplify", "strokes"}),
+        (1, *HEADERS[2]),
+        (2, *HEADERS[2]),
+    ],
+)
+def test_headers_of_older_versions_are_read(path, version, config, ground):
+    def older(header):
+        header["version"] = version
+        header["config"] = {k: v for k, v in header["config"].items() if k in config}
+        if ground is None:
+            del header["grounds"]
+        else:
+            wanted = dict.fromkeys(ground, 0.25)
+            header["grounds"] = {name: [wanted] * n for name, n in header["styles"].items()}
+
+    before = models.load_checkpoint(path)
+    rewrite(path, older)
+    after = models.load_checkpoint(path)
+    assert after.network.config == before.network.config
+    wanted = models.Ground(**dict.fromkeys(ground or (), 0.25))
+    assert {code.ground for codes in after.styles.values() for code in codes} == {wanted}
+    state = before.network.state_dict()
+    assert all(torch.equal(state[k], v) for k, v in after.network.state_dict().items())
 
 
 def test_another_kind_is_refused(path):
