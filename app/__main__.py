@@ -1,14 +1,19 @@
 """python -m app: the web demo."""
 
 import argparse
+import ipaddress
 import os
+import re
 import signal
 import socket
 import sys
-import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app import images, shipped
+from app.own_folder import own_folder
 from app.painter import Painter
 
 # What the next start need not paint again; `make clean` removes it.
@@ -41,12 +46,53 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="visitors who may wait; others are asked to come back (default %(default)s)",
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        type=_host,
+        metavar="NAME",
+        help="answer for this host name, too: needed behind a reverse proxy, and for names in a "
+        "network (may be given several times)",
+    )
+    parser.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        type=_address,
+        metavar="ADDRESS",
+        help="a reverse proxy's address: its X-Forwarded-For and -Proto are believed",
+    )
+    parser.add_argument(
+        "--root-path",
+        default="",
+        type=_root_path,
+        metavar="PATH",
+        help="the path under which a reverse proxy serves the page, as /repaint, or its whole "
+        "address, as https://example.org/repaint",
+    )
+    parser.add_argument(
+        "--allow-embedding",
+        action="append",
+        default=[],
+        type=_origin,
+        metavar="ORIGIN",
+        help="pages of this origin, as https://example.org, may show the demo in a frame",
+    )
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve the demo until it is stopped. Exit code: 0, or 2 where it cannot be started."""
     chosen = options(arguments)
+    try:
+        with _ending_once():
+            return _serve(chosen)
+    except (SystemExit, KeyboardInterrupt):
+        return 0  # stopped: by a signal, or by Ctrl-C
+
+
+def _serve(chosen: argparse.Namespace) -> int:
     try:
         _check_address(chosen.host, chosen.port)
     except OSError as error:
@@ -56,9 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
         painter = Painter(chosen.checkpoint, chosen.device, remembered_content=REMEMBERED_CONTENT)
     except (ValueError, OSError) as error:
         return _refused(error)
-    with tempfile.TemporaryDirectory(prefix="repaint-") as folder:
+    with own_folder("repaint-demo-") as folder:
         # Uploads and results are kept there: Gradio reads the variable when a page is built.
-        os.environ["GRADIO_TEMP_DIR"] = folder
+        os.environ["GRADIO_TEMP_DIR"] = str(folder)
         # Only here, since importing Gradio takes seconds that a wrong option need not wait for.
         from app import demo
 
@@ -70,14 +116,54 @@ def main(arguments: list[str] | None = None) -> int:
             cache=CACHE,
         )
         try:
-            address, public = demo.serve(page, chosen.host, chosen.port, share=chosen.share)
-        except OSError as error:
+            address, public = demo.serve(
+                page,
+                chosen.host,
+                chosen.port,
+                share=chosen.share,
+                allow_hosts=chosen.allow_host,
+                proxies=chosen.proxy,
+                root_path=chosen.root_path,
+                embedders=chosen.allow_embedding,
+            )
+        except (ValueError, OSError) as error:
             return _refused(error)
-        print(f"Repaint is at {public or address} (Ctrl-C stops it)", flush=True)
-        # A kill then ends the program like Ctrl-C does, with the folder removed.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        page.block_thread()
+        try:
+            print(f"Repaint is at {public or address} (Ctrl-C stops it)", flush=True)
+            threading.Event().wait()
+        finally:
+            # Nobody writes into the folder any more when it is removed.
+            page.close(verbose=False)
     return 0
+
+
+@contextmanager
+def _ending_once() -> Iterator[None]:
+    """The first signal to end ends the program in order; further ones don't disturb that.
+
+    A service manager, or a closed terminal, sends several at once.
+    """
+
+    def end(*_: object) -> None:
+        for one in ending:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(0)
+
+    named = ("SIGTERM", "SIGINT", "SIGHUP")
+    ending = [getattr(signal, name) for name in named if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.getsignal(one) for one in ending}
+    # What was ignored from the start, as nohup has it, stays so.
+    ending = [one for one in ending if before[one] is not signal.SIG_IGN]
+    for one in ending:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in ending:
+            signal.signal(one, before[one])
 
 
 def _check_address(host: str, port: int) -> None:
@@ -109,6 +195,33 @@ def _waiting(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"at least 1 visitor may wait, not {text}")
     return number
+
+
+def _host(text: str) -> str:
+    if re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", text) is None:
+        raise argparse.ArgumentTypeError(f"a host is written as example.org, not {text}")
+    return text
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"an address is written as 127.0.0.1, not {text}"
+        ) from None
+
+
+def _root_path(text: str) -> str:
+    if re.fullmatch(r"(https?://[\w.:\[\]-]+)?(/[\w.~-]+)*/?", text) is None:
+        raise argparse.ArgumentTypeError(f"a path is written as /repaint, not {text}")
+    return text
+
+
+def _origin(text: str) -> str:
+    if re.fullmatch(r"https?://[\w.:\[\]-]+", text) is None:
+        raise argparse.ArgumentTypeError(f"an origin is written as https://example.org, not {text}")
+    return text
 
 
 def _pixels(text: str) -> int:

@@ -11,6 +11,9 @@ import pytest
 from app import demo
 from app.painter import Painter
 
+# Options of demo.build; others are demo.serve's.
+BUILT = ("max_pixels", "max_queue", "judge", "cache")
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -19,11 +22,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(painter: Painter, folder: Path, **options) -> Iterator[gr.Blocks]:
-    """The page while it is served; its uploads and results lie in `folder`."""
+def serving(
+    painter: Painter, folder: Path, *, port: int | None = None, **options
+) -> Iterator[gr.Blocks]:
+    """The page while it is served; its uploads and results lie in `folder`.
+
+    options: of demo.build, and of demo.serve.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(folder))
-        page = demo.build(painter, **options)
-        demo.serve(page, port=free_port())
+        built = {name: options.pop(name) for name in BUILT if name in options}
+        page = demo.build(painter, **built)
+        demo.serve(page, port=port or free_port(), **options)
         yield page
         page.close(verbose=False)

@@ -4,6 +4,7 @@ import dataclasses
 import html
 import logging
 import shutil
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -135,6 +136,7 @@ class Actions:
     def __init__(self, studio: Studio, judge: Judge | None = None) -> None:
         self.studio, self.judge = studio, judge
         self.jobs = Jobs()
+        self._getting_ready = threading.Lock()
 
     def example(self, clicked: gr.SelectData) -> str:
         """The example photo that was clicked, as if it had been uploaded."""
@@ -169,7 +171,8 @@ class Actions:
 
         What is wrong with the photo or the style is said when it is to be painted.
         """
-        if photo is None or len(self.jobs):
+        # It does not wait in the queue, so one visitor's is done at a time and others' left out.
+        if photo is None or len(self.jobs) or not self._getting_ready.acquire(blocking=False):
             return
         try:
             wish = page_wish(*choices)
@@ -177,6 +180,8 @@ class Actions:
                 self.studio.get_ready(photo, wish)
         except Exception as error:
             _log.debug("a photo was not made ready", exc_info=error)
+        finally:
+            self._getting_ready.release()
 
     def repaint(
         self,

@@ -136,3 +136,6 @@ class MaskBrush(gr.HTML):
             photo=photo,
             **options,
         )
+        # Gradio asks for what a constructor takes. Where gr.HTML has no attribute of that name it
+        # makes an event of it, which holds the whole page and its network, for each visitor anew.
+        self.photo = photo

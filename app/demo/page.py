@@ -24,7 +24,10 @@ SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
 LONGEST_QUEUE = 32
 
 # Seconds. A result stays long enough to be downloaded after a coffee.
-CLEAN_EVERY, KEEP_FILES = 600, 3600
+CLEAN_EVERY, KEEP_FILES = 60, 3600
+
+# Visitors whose state is kept, the last ones; it holds a result until its files are written.
+SESSIONS = 200
 
 # The Stop button is there while the page's body is busy. What is done with the last picture is not
 # there while it is repainting: until the new one's files are, or it is sure that none will be. A
@@ -72,7 +75,7 @@ def build(
     how many may wait. judge: whose opinion is among the numbers. cache: a folder for the styles'
     thumbnails, which else are painted at every start.
     """
-    with gr.Blocks(
+    with Page(
         title="Repaint",
         analytics_enabled=False,
         delete_cache=(CLEAN_EVERY, KEEP_FILES),
@@ -85,7 +88,41 @@ def build(
         page.unload(actions.stop)
     # Where a test, or whoever embeds the page, sees what is running.
     page.jobs, page.studio = actions.jobs, studio
-    return page.queue(default_concurrency_limit=1, max_size=max_queue)
+    page.state_session_capacity = SESSIONS
+    # Not open: what waits in the queue can be asked for in no other way.
+    return page.queue(default_concurrency_limit=1, max_size=max_queue, api_open=False)
+
+
+class Page(gr.Blocks):
+    """gr.Blocks that answers a request of the wrong form with a sentence, not with a traceback."""
+
+    async def preprocess_data(self, block_fn, inputs, *given, **options):
+        """As of gr.Blocks. Raises gr.Error for inputs that are not what the listener takes."""
+        if len(inputs) != len(block_fn.inputs):
+            raise _wrong(f"This takes {len(block_fn.inputs)} inputs, not {len(inputs)}.")
+        if not all(map(_names_no_foreign_file, inputs)):
+            raise _wrong("Upload the picture first.")
+        try:
+            return await super().preprocess_data(block_fn, inputs, *given, **options)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception as error:
+            raise _wrong("The inputs are not of the kinds that this takes.") from error
+
+
+def _wrong(sentence: str) -> gr.Error:
+    return gr.Error(sentence, title="Sorry", print_exception=False)
+
+
+def _names_no_foreign_file(value: object) -> bool:
+    """Whether no file in it is to be fetched from another host: Gradio would fetch any."""
+    if isinstance(value, Mapping):
+        path = value.get("path")
+        if path is not None and (not isinstance(path, str) or "://" in path):
+            return False
+        return all(map(_names_no_foreign_file, value.values()))
+    return not isinstance(value, list) or all(map(_names_no_foreign_file, value))
 
 
 class _Photo(NamedTuple):

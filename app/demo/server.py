@@ -5,22 +5,23 @@ import gc
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import gradio as gr
-from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import FastAPI
+from gradio import networking
 
 from app.demo.components import ASSETS
+from app.demo.connections import Patience, Server
+from app.demo.gate import Gate
+from app.demo.hosts import Hosts
 from app.demo.jobs import Jobs
 from app.demo.page import CLEAN_EVERY, KEEP_FILES
 from app.demo.studio import Studio
+from app.demo.uploads import LARGEST_FILE, Uploads
 
-# A phone's raw-quality HEIC or a 50 megapixel JPEG passes.
-LARGEST_UPLOAD = "50mb"
-
-# Bytes. Beside uploads the largest that a page sends is a drawn mask.
-LARGEST_REQUEST = 4 * 2**20
+PATIENCE = Patience()
 
 # Seconds without work after which the system gets back the memory that malloc keeps for the next
 # picture. Sooner it would slow the visitor down who tries another style.
@@ -51,50 +52,37 @@ _THEME = gr.themes.Soft(
 )
 
 
-class SmallRequests:
-    """Refuses requests of more than `most` bytes, as they come in; uploads have their own limit."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self.app, self.most = app, most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].endswith("/upload"):
-            await self.app(scope, receive, send)
-            return
-        length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
-        if not length.isdigit() or int(length) > self.most:
-            refusal = PlainTextResponse("This request is too large.", status_code=413)
-            await refusal(scope, receive, send)
-            return
-        left = self.most
-
-        async def receive_some() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            # A body of unannounced length, which Starlette then takes for a broken connection.
-            return message if left >= 0 else {"type": "http.disconnect"}
-
-        await self.app(scope, receive_some, send)
-
-
 def serve(
-    page: gr.Blocks, host: str = "127.0.0.1", port: int = 7860, share: bool = False
+    page: gr.Blocks,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    share: bool = False,
+    *,
+    allow_hosts: Sequence[str] = (),
+    proxies: Sequence[str] = (),
+    root_path: str = "",
+    embedders: Sequence[str] = (),
+    patience: Patience = PATIENCE,
 ) -> tuple[str, str | None]:
     """Start serving the page; returns its address, and the public one where `share` made it.
 
-    It goes on in a thread until `page.close()`. Raises OSError where the port can't be had.
+    It goes on in a thread until `page.close()`. allow_hosts: further names that it answers for.
+    proxies: addresses of reverse proxies. root_path: the path under which one of them serves the
+    page ("/repaint"), or its whole address. embedders: origins whose pages may show this one in a
+    frame. patience: what a visitor may take. Raises OSError where the port can't be had, ValueError
+    for a wrong name.
     """
-    _, address, public = page.launch(
-        server_name=host,
-        server_port=port,
-        share=share,
-        prevent_thread_lock=True,
-        quiet=True,
-        # Gradio would ask itself for the page, and give up where that takes more than 3 seconds.
-        _frontend=False,
-        inbrowser=False,
-        max_file_size=LARGEST_UPLOAD,
+    names = Hosts(host, port, allow_hosts)
+    path = root_path
+    if "://" in root_path:
+        names.add(root_path)
+        path = urlsplit(root_path).path
+    outer = gr.mount_gradio_app(
+        FastAPI(openapi_url=None, docs_url=None, redoc_url=None),
+        page,
+        path="/",
+        root_path=root_path.rstrip("/"),
+        max_file_size=LARGEST_FILE,
         footer_links=[],
         run_history=False,
         enable_monitoring=False,
@@ -102,15 +90,47 @@ def serve(
         pwa=False,
         theme=_THEME,
         css_paths=[ASSETS / "page.css"],
-        js=(ASSETS / "page.js").read_text(),
-        app_kwargs={"middleware": [Middleware(SmallRequests, most=LARGEST_REQUEST)]},
+        js=(ASSETS / "page.js").read_text(encoding="utf-8"),
     )
+    gate = Gate(
+        outer,
+        hosts=names,
+        is_direct=lambda number: not page.fns[number].queue if number in page.fns else None,
+        uploads=Uploads(page.GRADIO_CACHE),
+        root_path=path,
+        embedders=embedders,
+        each=patience.each,
+    )
+    server = Server(gate, host, port, patience=patience, proxies=proxies)
+    server.start()
+    page.server, page.server_name, page.server_port = server, host, port
+    page.app = page.server_app = outer.routes[-1].app
+    page.is_running = True
+    shown = "localhost" if names.everywhere else host
+    page.local_url = f"http://{shown}:{port}/"
+    if share:
+        page.share_url = _share(host, port, page.share_token)
+        names.add(page.share_url)
     for keeper in (
         threading.Thread(target=_keep_clean, args=(page, page.studio), daemon=True),
         threading.Thread(target=_keep_small, args=(page, Rest(page.jobs)), daemon=True),
     ):
         keeper.start()
-    return address, public
+    return page.local_url, page.share_url if share else None
+
+
+def _share(host: str, port: int, token: str) -> str:
+    """A public address through Gradio's relay. Raises OSError where there is none."""
+    try:
+        return networking.setup_tunnel(
+            local_host=host,
+            local_port=port,
+            share_token=token,
+            share_server_address=None,
+            share_server_tls_certificate=None,
+        )
+    except Exception as error:  # its program can't be had or run, or its host not be reached
+        raise OSError(f"no public link could be made: {error}") from error
 
 
 def _keep_clean(page: gr.Blocks, studio: Studio) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ _KEPT_PHOTOS, _KEPT_SIDE = 4, 2048
 _KNOWN_SHOWN = 256
 
 # Characters and pixels of a drawn mask, as the page sends it: it draws at most 768 px a side.
-_LONGEST_MASK, _MASK_PIXELS = 2_000_000, 2_000_000
+_LONGEST_MASK, _MASK_PIXELS = 900_000, 2_000_000
 _MASK_PREFIX = "data:image/png;base64,"
 
 
@@ -217,15 +218,17 @@ class Studio:
             raise
 
     def remove_old(self, older_than: float) -> None:
-        """Remove the results of more than `older_than` seconds ago, and what uploads left empty."""
-        for path in self.folder.iterdir():
-            with suppress(OSError):  # not empty, not a folder, or gone already
-                if time.time() - path.stat().st_mtime <= older_than:
-                    continue
-                if path.name.startswith("result-"):
-                    shutil.rmtree(path)
-                else:
-                    path.rmdir()
+        """Remove what came or was made more than `older_than` seconds ago, whatever it is."""
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                with suppress(OSError):  # gone already
+                    status = path.lstat()
+                    if path.name.startswith(".") or time.time() - status.st_mtime <= older_than:
+                        continue
+                    if stat.S_ISDIR(status.st_mode):
+                        shutil.rmtree(path)
+                    else:
+                        path.unlink()
 
 
 def result_name(photo: str, wish: Wish, format: str) -> str:

@@ -28,7 +28,7 @@ from PIL import Image
 import models
 from app import images
 from app.__main__ import main
-from app.demo import examples, server
+from app.demo import examples, gate, server
 from app.demo.actions import Actions, Finished
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
@@ -47,6 +47,7 @@ from app.painter import Painter
 from tests.demo_server import free_port, serving
 
 MAX_PIXELS = 300_000
+JSON = "application/json"
 
 
 @pytest.fixture(scope="module")
@@ -278,26 +279,25 @@ def test_too_large_requests_are_refused_unread(page: gr.Blocks) -> None:
     answer = httpx.post(f"{page.local_url}gradio_api/upload", files=upload, timeout=60)
     assert answer.status_code == 413
     join = f"{page.local_url}gradio_api/queue/join"
-    body = b'{"data": ["' + bytes(server.LARGEST_REQUEST) + b'"]}'
-    assert httpx.post(join, content=body).status_code == 413
-    announced_as_small = httpx.post(join, content=iter([body]))
-    assert announced_as_small.status_code >= 400
+    body, kind = b'{"data": ["' + bytes(gate.LARGEST_REQUEST) + b'"]}', {"content-type": JSON}
+    assert httpx.post(join, content=body, headers=kind).status_code == 413
+    unannounced = httpx.post(join, content=iter([body]), headers=kind)
+    assert unannounced.status_code == 413
 
 
 def test_old_results_go_away_and_new_ones_stay(studio: Studio) -> None:
     with studio.new_folder() as old, studio.new_folder() as new:
         (old / "a.png").write_bytes(b"a")
         (new / "b.png").write_bytes(b"b")
-    uploaded, empty = studio.folder / "c0ffee", studio.folder / "decaf"
+    uploaded, unfinished = studio.folder / "upload-c0ffee", studio.folder / "tmpdecaf"
     uploaded.mkdir()
     (uploaded / "cat.png").write_bytes(b"c")
-    empty.mkdir()
+    unfinished.write_bytes(b"half of a")
     hours_ago = time.time() - 7200
-    for folder in (old, uploaded, empty):
-        os.utime(folder, (hours_ago, hours_ago))
+    for path in (old, uploaded, unfinished):
+        os.utime(path, (hours_ago, hours_ago))
     studio.remove_old(3600)
-    # An upload's file is Gradio's to remove; only its folder is left to this.
-    assert sorted(studio.folder.iterdir()) == sorted([new, uploaded])
+    assert sorted(studio.folder.iterdir()) == [new]
 
 
 def test_a_folder_goes_away_with_what_failed(studio: Studio) -> None:
