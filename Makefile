@@ -19,9 +19,10 @@ demo: $(STAMPS)/run
 test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train
 	$(PY) -m pytest $(ARGS)
 
-lint: $(STAMPS)/dev
+lint: $(STAMPS)/run $(STAMPS)/dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy models wct
 
 train-deps: $(STAMPS)/run $(STAMPS)/train
 

@@ -64,9 +64,10 @@ def convolve(layer: nn.Conv2d, x: Tensor, affine: Affine | None = None) -> Tenso
     """The convolution of ``affine(x)``, without ever computing ``affine(x)``."""
     if affine is None:
         return layer(x)
-    p = layer.padding[0]
-    x = F.pad(x, (p, p, p, p), mode=layer.padding_mode)
-    return F.conv2d(x, *folded(layer, affine), layer.stride)
+    margin = (layer.kernel_size[0] - 1) // 2
+    x = F.pad(x, (margin,) * 4, mode=layer.padding_mode)
+    weight, bias = folded(layer, affine)
+    return F.conv2d(x, weight, bias, layer.stride)
 
 
 def unless_folded(x: Tensor, affine: Affine | None) -> tuple[Tensor, Affine | None]:

@@ -61,6 +61,8 @@ class FeatureDiscriminator(nn.Module):
         domains: number of domains, D.
     """
 
+    sizes: Tensor
+
     def __init__(self, channels: Mapping[str, int], domains: int, *, width: int = 48) -> None:
         super().__init__()
         self.layers = tuple(channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -56,7 +57,7 @@ def load_efficientnet(name: str, *, pretrained: bool = True) -> list[nn.Module]:
     return _without_batch_norm(network.eval())
 
 
-def _without_batch_norm(network: nn.Module) -> list[nn.Module]:
+def _without_batch_norm(network: Any) -> list[nn.Module]:
     for block in network._blocks:
         if hasattr(block, "_expand_conv"):
             block._expand_conv = fuse_conv_bn_eval(block._expand_conv, block._bn0)
@@ -74,6 +75,9 @@ def _without_batch_norm(network: nn.Module) -> list[nn.Module]:
 
 class Normalize(nn.Module):
     """Images (B, 3, H, W) in [-1, 1] in the units of ImageNet's networks."""
+
+    mean: Tensor
+    deviation: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,6 +59,9 @@ class LinearJudge(nn.Module):
         classes: their names, in the order of the logits.
     """
 
+    center: Tensor
+    spread: Tensor
+
     def __init__(self, classes: Sequence[str], channels: int = CHANNELS) -> None:
         super().__init__()
         self.classes = tuple(classes)

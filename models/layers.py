@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TypeVar, cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,6 +14,13 @@ from models.affine import Affine, convolve, folded
 from models.convolutions import convolution, halved, is_fast, shuffled, upsampled_phases
 
 SLOPE = 0.2  # of the upsampling's leaky ReLUs
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def registered(layers: Iterable[Layer]) -> Sequence[Layer]:
+    """An nn.ModuleList that a type checker knows the layers of."""
+    return cast("Sequence[Layer]", nn.ModuleList(layers))
 
 
 class ResidualBlock(nn.Module):
@@ -29,6 +39,12 @@ class ResidualBlock(nn.Module):
             convolution(channels, channels, 3),
             normed(),
         )
+
+    @torch.no_grad()
+    def vanish(self) -> None:
+        """Makes it x + 0; without norm, and with biases of 0."""
+        *_, last = (layer for layer in self.branch if isinstance(layer, nn.Conv2d))
+        last.weight.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.branch(x)

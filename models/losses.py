@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,10 @@ def moments(features: Tensor) -> Tensor:
     return torch.cat([mean, deviation], 1)
 
 
+def _sum(terms: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, terms)
+
+
 def _relative_error(value: Tensor, target: Tensor) -> Tensor:
     """Squared error over the target's square, image by image: layers count alike."""
     error = (value - target).flatten(1).square().mean(1)
@@ -43,7 +48,7 @@ def style_loss(
 ) -> Tensor:
     """Relative error of Gram matrices and of moments, a weighted mean over the layers."""
     total = sum(weights.values())
-    return sum(
+    return _sum(
         weight
         / total
         * (
@@ -105,7 +110,7 @@ def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
     """
     own = torch.zeros_like(heads[0][:, :, 0, 0])
     own[torch.arange(len(domains), device=domains.device), domains] = 1
-    total = 0.0
+    total = own.new_zeros(())
     for scores in heads:
         errors = (scores - own[:, :, None, None]).square().mean((2, 3))
         others = (errors * (1 - own)).sum(1) / max(1, own.shape[1] - 1)
@@ -119,17 +124,17 @@ def style_code_loss(code: StyleCode, target: StyleCode) -> Tensor:
     for c, t in zip(code.tensors, target.tensors, strict=True):
         error, size = (x.abs().flatten(1).mean(1) for x in (c - t, t))
         terms.append((error / size.clamp_min(1e-4)).mean())
-    return sum(terms) / len(terms)
+    return _sum(terms) / len(terms)
 
 
 def whitening_penalty(covariances: Sequence[Tensor]) -> Tensor:
     """GD-WCT's whitening regularizer: mean |covariance - I| over the hops."""
     eye = torch.eye(covariances[0].shape[-1], device=covariances[0].device)
-    return sum((c - eye).abs().mean() for c in covariances) / len(covariances)
+    return _sum((c - eye).abs().mean() for c in covariances) / len(covariances)
 
 
 def coloring_penalty(matrices: Sequence[Tensor]) -> Tensor:
     """GD-WCT's coloring regularizer: mean |U^T U - I| for the unit columns U of each A."""
     eye = torch.eye(matrices[0].shape[-1], device=matrices[0].device)
     columns = [F.normalize(m, dim=-2) for m in matrices]
-    return sum((u.mT @ u - eye).abs().mean() for u in columns) / len(columns)
+    return _sum((u.mT @ u - eye).abs().mean() for u in columns) / len(columns)

@@ -16,7 +16,7 @@ from models.convolutions import convolution, convolved_phases, laid_out, pixels_
 from models.finish import Finish, Ground, Original
 from models.finish.enlargement import reduced
 from models.hop import Hop
-from models.layers import ContentEncoder, ResidualBlock, Upsampling
+from models.layers import ContentEncoder, ResidualBlock, Upsampling, registered
 from models.refinement import CodeRefinement
 from models.strokes import Canvas
 from models.style_code import StyleCode
@@ -58,11 +58,9 @@ class Repainter(nn.Module):
         self.content_encoder = ContentEncoder(
             width, blocks=needed.encoder_blocks, norm=needed.norms
         )
-        self.hops = nn.ModuleList(Hop(c, config) for c in config.hop_channels)
-        self.blocks = nn.ModuleList(
-            ResidualBlock(channels, norm=False) for _ in range(config.blocks)
-        )
-        self.upsamplings = nn.ModuleList(
+        self.hops = registered(Hop(c, config) for c in config.hop_channels)
+        self.blocks = registered(ResidualBlock(channels, norm=False) for _ in range(config.blocks))
+        self.upsamplings = registered(
             Upsampling(i, o, needed.kernel, norm=needed.norms)
             for i, o in ((channels, 2 * width), (2 * width, width))
         )
@@ -82,12 +80,13 @@ class Repainter(nn.Module):
             if isinstance(module, nn.Conv2d | nn.Linear):
                 # Keeps the features' variance near 1, well above eps, at every hop.
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         with torch.no_grad():
             self.output.weight.mul_(0.3)  # starts in the straight part of tanh
             if self.config.architecture.starts_open:
                 for block in self.blocks:
-                    block.branch[-2].weight.zero_()
+                    block.vanish()
             if self.refinement is not None:
                 self.refinement.reset()
 
@@ -129,8 +128,13 @@ class Repainter(nn.Module):
         But for the statistics, which see the whole picture: see :mod:`models.statistics`. Filters
         add theirs: see :func:`models.finish.reach`.
         """
-        layers = self.content_encoder, self.blocks, self.upsamplings, self.output
-        return receptive_field.reach(*layers, sees_strokes=self.config.strokes > 0)
+        return receptive_field.reach(
+            self.content_encoder,
+            self.blocks,
+            self.upsamplings,
+            self.output,
+            sees_strokes=self.config.strokes > 0,
+        )
 
     def prepare(
         self, photo: Tensor, canvas: Canvas = CANVAS, ground: Ground = GROUND

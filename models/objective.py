@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -113,7 +114,8 @@ class Judges:
 
     perceptual: PerceptualNetwork | None = None
     projection: EfficientNetFeatures | None = None
-    discriminator: MultiScaleDiscriminator | FeatureDiscriminator | None = None
+    # A MultiScaleDiscriminator of pixels or a FeatureDiscriminator: of what `project` gives.
+    discriminator: Any = None
     augment: float = 0.0
 
     def project(self, image: Tensor) -> Tensor | dict[str, Tensor]:
@@ -226,7 +228,7 @@ class GeneratorObjective(nn.Module):
         return given, shown, Finishes(tuple(parts))
 
     def _perceptual(self, batch: Batch, x: Tensor, painted: Tensor) -> dict[str, Tensor]:
-        look = self.judges.perceptual
+        look: Any = self.judges.perceptual
         with torch.no_grad():
             of_x = look(batch.seen(x), (CONTENT_LAYER,))[CONTENT_LAYER]
             of_y = look(batch.seen(batch.paintings), tuple(STYLE_LAYERS))
@@ -265,6 +267,8 @@ class DiscriminatorObjective(nn.Module):
         photo_domain: the number of the photos' domain.
     """
 
+    discriminator: Any
+
     def __init__(
         self, discriminator: MultiScaleDiscriminator | FeatureDiscriminator, photo_domain: int
     ) -> None:
@@ -279,7 +283,7 @@ class DiscriminatorObjective(nn.Module):
         """
         of_x, of_y, of_painted = judged
         index = torch.arange(len(domains), device=domains.device)
-        total = 0.0
+        total = torch.zeros((), device=domains.device)
         real = self.discriminator.all_heads(of_y)
         fake = self.discriminator.all_heads(of_painted)
         photos = self.discriminator.all_heads(of_x)

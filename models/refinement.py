@@ -27,6 +27,9 @@ class CodeRefinement(nn.Module):
         hidden: width of the MLP, its bottleneck.
     """
 
+    center: Tensor
+    spread: Tensor
+
     def __init__(self, channels: Sequence[int], group_size: int, hidden: int) -> None:
         super().__init__()
         self.channels, self.group_size = tuple(channels), group_size

@@ -53,10 +53,8 @@ class _Recorder:
         if self.weights is None and not self.pool:
             moments = wct.mean_and_covariance(features, groups)
         else:
-            moments = _weighted(features, groups, self._weights_of(features))
-            if self.pool:
-                moments = _pooled(*moments)
-            moments = moments[:2]
+            mean, covariance, total = _weighted(features, groups, self._weights_of(features))
+            moments = _pooled(mean, covariance, total) if self.pool else (mean, covariance)
         self.recorded.moments.append(moments)
         return moments
 

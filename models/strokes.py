@@ -13,6 +13,7 @@ tile of a picture is prepared as the whole picture is.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -92,7 +93,7 @@ def _means(photo: Tensor) -> Tensor:
     return F.avg_pool2d(photo, BLOCK, ceil_mode=True)
 
 
-def _plain(means: Tensor, size: tuple[int, int]) -> Tensor:
+def _plain(means: Tensor, size: Sequence[int]) -> Tensor:
     across = (means[..., 1:] - means[..., :-1]).abs().amax(1, keepdim=True)
     down = (means[..., 1:, :] - means[..., :-1, :]).abs().amax(1, keepdim=True)
     step = torch.maximum(F.pad(across, (1, 0)), F.pad(down, (0, 0, 1, 0)))
@@ -101,7 +102,7 @@ def _plain(means: Tensor, size: tuple[int, int]) -> Tensor:
     return _enlarged(torch.exp(-(largest / FLAT).square()), size)
 
 
-def _enlarged(blocks: Tensor, size: tuple[int, int]) -> Tensor:
+def _enlarged(blocks: Tensor, size: Sequence[int]) -> Tensor:
     whole = F.interpolate(blocks, scale_factor=BLOCK, mode="bilinear", align_corners=False)
     return whole[..., : size[0], : size[1]]
 

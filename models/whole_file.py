@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import torch
 
@@ -57,7 +57,7 @@ def save_tensors(state: Any, path: str | os.PathLike[str]) -> None:
     with writing_whole(path) as part, open(part, "xb") as file:
         noting = _Noting(file)
         try:
-            torch.save(state, noting)
+            torch.save(state, cast(IO[bytes], noting))
         except RuntimeError as error:
             raise noting.error or error from None
 

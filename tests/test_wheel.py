@@ -69,6 +69,7 @@ def test_the_wheel_holds_wct_alone_and_needs_torch_alone(wheel):
     folders = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert folders == {"wct"}
     assert {f"wct/{file.name}" for file in (ROOT / "wct").glob("*.py")} <= set(names)
+    assert "wct/py.typed" in names  # a type checker reads its annotations
     assert len(needed) == 1
     assert needed[0].startswith("torch")
 

@@ -41,6 +41,8 @@ class CovariancePool(nn.Module):
         torch.Size([2, 36])
     """
 
+    _upper: Tensor
+
     def __init__(
         self,
         channels: int,

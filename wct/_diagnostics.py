@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -115,7 +116,7 @@ class SpectrumRecorder:
         self._every, self._calls = every, 0
         self._handle = layer.register_forward_pre_hook(self._record)
 
-    def _record(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def _record(self, layer: Any, inputs: tuple[Tensor, ...]) -> None:
         call, self._calls = self._calls, self._calls + 1
         if call % self._every:
             return

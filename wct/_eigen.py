@@ -153,7 +153,7 @@ def _second_differences(values: Tensor, middle: Tensor, exponent: float) -> Tens
     m = ordered.mean(-1)
     u, v, w = ((t - m) / m for t in (x, y, z))
     e2, e3 = u * v + v * w + u * w, u * v * w
-    h = (1, 0, -e2, e3, e2 * e2, -2 * e2 * e3, e3 * e3 - e2 * e2 * e2)
+    h: tuple[float | Tensor, ...] = (1, 0, -e2, e3, e2 * e2, -2 * e2 * e3, e3 * e3 - e2 * e2 * e2)
     series, binomial = torch.zeros_like(m), exponent * (exponent - 1) / 2
     for n, h_n in enumerate(h, start=2):
         series = series + binomial * h_n

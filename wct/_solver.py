@@ -92,7 +92,7 @@ def remember_signature(function: type[torch.autograd.Function]) -> type[torch.au
 
     That takes as long as the decomposition of a small matrix does.
     """
-    function.forward.__signature__ = inspect.signature(function.forward)
+    setattr(function.forward, "__signature__", inspect.signature(function.forward))  # noqa: B010
     return function
 
 

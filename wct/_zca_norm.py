@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -34,6 +36,10 @@ class RunningCovariance(nn.Module):
         gradient: the rule of the eigenvectors' gradient.
     """
 
+    running_mean: Tensor
+    running_covariance: Tensor
+    num_batches_tracked: Tensor
+
     def __init__(
         self,
         num_features: int,
@@ -56,7 +62,7 @@ class RunningCovariance(nn.Module):
         self.groups = num_features // group_size
         self.eps, self.momentum, self.affine = eps, momentum, affine
         self.track_running_stats, self.rule = track_running_stats, as_rule(gradient)
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         if affine:
             self.weight = nn.Parameter(torch.empty(num_features, **made))
             self.bias = nn.Parameter(torch.empty(num_features, **made))

@@ -63,6 +63,8 @@ class _Exponential(nn.Module):
     with it training begins at the orthogonal matrix nearest to that weight, and not near I.
     """
 
+    start: Tensor
+
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.shape = weight.shape
@@ -187,12 +189,15 @@ class _OrthogonalSum:
     """Turns an accumulated gradient into its nearest orthogonal one, and remembers the sum."""
 
     def __init__(self) -> None:
-        self._sum = self._written = self._turned = None
+        self._sum = self._turned = torch.zeros(())
+        self._written: Tensor | None = None
         self._version = -1
 
     @torch.no_grad()
     def __call__(self, weight: Tensor) -> None:
         gradient = weight.grad
+        if gradient is None:
+            return
         # Changed once since it was written, it was added to; else it is a new one, or was zeroed.
         if gradient is self._written and gradient._version == self._version + 1:
             self._sum = self._sum + (gradient - self._turned)

@@ -78,7 +78,8 @@ def registered(
     # Red and blue less luma: green's part follows, since a chroma has no luma.
     own = picture[:, ::2] - light
     cells = F.avg_pool2d(torch.cat([photo, own], 1), stroke_size * CELL, ceil_mode=True)
-    slope, offset = guided.planes(*cells.split((3, 2), 1), RADIUS, EDGES)
+    guide, wanted = cells.split((3, 2), 1)
+    slope, offset = guided.planes(guide, wanted, RADIUS, EDGES)
     said = _whole(offset, stroke_size, (height, width))
     for channel in range(3):
         part = _whole(slope[:, channel], stroke_size, (height, width))

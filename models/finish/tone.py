@@ -67,6 +67,7 @@ def toned(picture: Tensor, light: Tensor, share: Tensor | float) -> Tensor:
     height, width = picture.shape[-2:]
     missing = light - gray(picture)
     cells = F.avg_pool2d(torch.cat([light, missing], 1), CELL, ceil_mode=True)
-    line = torch.cat(guided.lines(*cells.split(1, 1), RADIUS, EDGES), 1)
+    guide, wanted = cells.split(1, 1)
+    line = torch.cat(guided.lines(guide, wanted, RADIUS, EDGES), 1)
     slope, offset = guided.enlarged(line, CELL)[..., :height, :width].split(1, 1)
     return (picture + share * torch.addcmul(offset, slope, light)).clamp(-1, 1)
