@@ -19,10 +19,6 @@ from app.painter import Painter
 # What the next start need not paint again; `make clean` removes it.
 CACHE = Path(__file__).resolve().parents[1] / ".gradio"
 
-# Bytes of content features that are kept, for the next style on the same photo: ten of 512 px or
-# two of a megapixel. Visitors come and go, and a crowd of them should not leave more behind.
-REMEMBERED_CONTENT = 64 * 2**20
-
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line's options; a wrong one ends the program with exit code 2."""
@@ -99,7 +95,7 @@ def _serve(chosen: argparse.Namespace) -> int:
         return _refused(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror}")
 
     try:
-        painter = Painter(chosen.checkpoint, chosen.device, remembered_content=REMEMBERED_CONTENT)
+        painter = Painter(chosen.checkpoint, chosen.device)
     except (ValueError, OSError) as error:
         return _refused(error)
     with own_folder("repaint-demo-") as folder:

@@ -18,23 +18,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
-import models
-from app import color, images
+from app import images
 from app.images import Picture
-from app.look import AS_THE_STYLE, Look
+from app.limits import LIMITS, Limits
 from app.memory import is_out_of_memory
-from app.painter import Painter
-from models.strokes import Canvas
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
-
-# Pixels painted in one pass of the network where pictures of one size are painted together.
-BATCH_PIXELS = 8_000_000
 
 _VIDEO_SUFFIXES = frozenset((".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"))
 
@@ -88,7 +80,8 @@ class Work:
         overwrite: replace files that exist.
         resume: pass over results that are whole and made of this photo with these settings.
         jobs: photos read, and pictures written, at the same time.
-        together: pictures of one size painted at the same time, at most.
+        together: pictures of one size painted at the same time, at most, and no more pixels of
+            them than the limits say.
         painters: threads that paint.
         abandoned: set when a batch is given up; what ``paint`` has in hand is of no use then.
     """
@@ -102,6 +95,7 @@ class Work:
     resume: bool = False
     jobs: int = 1
     together: int = 1
+    limits: Limits = LIMITS
     painters: int = 1
     abandoned: threading.Event = field(default_factory=threading.Event)
 
@@ -223,7 +217,7 @@ def _side_by_side(
     One painter works in this thread, where a signal reaches it.
     """
     in_hand: deque[Future[list[tuple[_Photo, Picture | None]]]] = deque()
-    for group in _of_one_size(photos, work.together):
+    for group in _of_one_size(photos, work.together, work.limits.together):
         if stopped():
             break
         if work.painters == 1:
@@ -248,8 +242,8 @@ def _read_ahead(
         yield photo
 
 
-def _of_one_size(photos: Iterable[_Photo], together: int) -> Iterator[list[_Photo]]:
-    """Groups of at most `together` photos, and BATCH_PIXELS pixels, all of one size.
+def _of_one_size(photos: Iterable[_Photo], together: int, pixels: int) -> Iterator[list[_Photo]]:
+    """Groups of at most `together` photos and `pixels` pixels, all of one size.
 
     No more than twice as many photos wait for others of their size.
     """
@@ -261,7 +255,7 @@ def _of_one_size(photos: Iterable[_Photo], together: int) -> Iterator[list[_Phot
         size = (photo.picture.width, photo.picture.height)
         group = waiting.setdefault(size, [])
         group.append(photo)
-        if len(group) >= min(together, BATCH_PIXELS // (size[0] * size[1])):
+        if len(group) >= min(together, pixels // (size[0] * size[1])):
             yield waiting.pop(size)
         elif sum(map(len, waiting.values())) >= 2 * together:
             yield waiting.pop(max(waiting, key=lambda size: len(waiting[size])))
@@ -346,36 +340,6 @@ def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture 
         photo.seconds += share
         photo.picture = None
         yield photo, picture
-
-
-@torch.no_grad()
-def paint_together(
-    pictures: Sequence[Picture],
-    painter: Painter,
-    style: models.StyleCode,
-    look: Look = AS_THE_STYLE,
-) -> list[Picture]:
-    """What ``painter.paint`` makes of each of several pictures of one size, in one pass.
-
-    The levels may differ by one: sums are taken in another order. Raises ValueError for pictures
-    of several sizes.
-    """
-    sizes = {(picture.width, picture.height) for picture in pictures}
-    if len(sizes) != 1:
-        raise ValueError(f"pictures that are painted together have one size, got {sorted(sizes)}")
-    photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures]).to(painter.device)
-    style = style.to(painter.device)
-    canvas = Canvas(amounts=look, stroke_size=look.brush_size)
-    painted = painter.network.repaint(photos, style, look.strength, canvas=canvas)
-    pairs = zip(photos.split(1), painted.split(1), strict=True)
-    if look.keep_color == "luminance":
-        painted = torch.cat([color.luminance(*pair) for pair in pairs])
-    elif look.keep_color == "matched" and look.strength > 0:
-        painted = torch.cat([color.matching(*pair)(pair[1]) for pair in pairs])
-    return [
-        replace(picture, rgb=images.to_rgb(one))
-        for picture, one in zip(pictures, painted.split(1), strict=True)
-    ]
 
 
 def _write(photo: _Photo, painted: Picture | None, manifest: Manifest) -> Outcome:

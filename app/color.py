@@ -17,21 +17,39 @@ from torch import Tensor
 
 import wct
 from models import statistics
+from models.measures import gray
 
 WAYS = ("luminance", "matched")
-
-_LUMA = (0.299, 0.587, 0.114)  # of Rec. 601, what YCbCr means by lightness
 
 # Added to the variance of the colors, in [-1, 1]: two levels of 255. A gray or flat painting
 # would else have its noise blown up to the photo's colors.
 _EPS = (2 / 127.5) ** 2
 
 
+def kept(
+    way: str | None,
+    photo: Tensor,
+    painted: Tensor,
+    weights: Tensor | None = None,
+    held: Matching | None = None,
+) -> Tensor:
+    """The painting with its photo's colors, in one of WAYS; None: as it was painted.
+
+    Args:
+        weights: as in :func:`matching`.
+        held: the map of the colors; None: the one that these pictures have.
+    """
+    if way == "luminance":
+        return luminance(photo, painted)
+    if way == "matched":
+        return (held or matching(photo, painted, weights))(painted)
+    return painted
+
+
 def luminance(photo: Tensor, painted: Tensor) -> Tensor:
     """The painting's luma with the photo's chroma, in YCbCr, clamped to what can be shown."""
-    weights = photo.new_tensor(_LUMA).reshape(1, 3, 1, 1)
     # With Cb and Cr kept, all three channels change by what Y changes.
-    return (photo + ((painted - photo) * weights).sum(1, keepdim=True)).clamp(-1, 1)
+    return (photo + gray(painted - photo)).clamp(-1, 1)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,10 @@ class Look(models.Amounts):
                 known = tuple(choice for choice in choices if choice is not None)
                 raise ValueError(f"{option.name} must be one of {known}, got {value!r}")
 
+    def stroke_size(self, height: int, width: int) -> int:
+        """How many times larger than the network's own the strokes on a photo are; its pixels."""
+        return self.brush_size
+
 
 AS_THE_STYLE = Look()
 

@@ -1,4 +1,8 @@
-"""A loaded network and its styles: what the command line and the demo share."""
+"""The one engine: a loaded network, its styles, and what it paints with them.
+
+A still, a batch of pictures of one size and a frame of a clip go through it: it surveys, cuts
+tiles, keeps colors and remembers.
+"""
 
 import difflib
 import os
@@ -12,33 +16,20 @@ import numpy as np
 import torch
 
 import models
-from app import images, mapped, tiles
-from app.brush import WHOLE, Brush
+from app import color, images, mapped, tiles
+from app.limits import CONTENT_BYTES, LIMITS, Limits
 from app.look import AS_THE_STYLE, Look
+from app.region_painter import Held, RegionPainter
 from app.regions import Region
 from models.network import STRIDE
-
-# A painting's statistics are recorded near the scale at which the network learned strokes. More
-# pixels would make its strokes finer than any the network has seen, and cost time and memory.
-STYLE_SIZE = 512
-
-# The demo runs for days and each upload is a style: the least recently used are let go.
-_REMEMBERED_PICTURES = 32
-
-# Bytes of content of the photos painted last: features have 24 a pixel, and what the photo gives to
-# the painting directly up to 36 more.
-REMEMBERED_CONTENT, CONTENT_BYTES = 128 * 2**20, 60
-
-# The side of a tile's core, pixels: with what the network sees around it, it is a photo of WHOLE.
-TILE = 1296
+from models.strokes import Canvas
 
 
 class Painter:
     """Paints photos with the network and the styles of one checkpoint file.
 
     device: "auto" (the first available of cuda, mps, cpu) or the name of a torch device.
-    remembered_content: bytes of content features, of the photos painted last, that are kept so that
-    another style on the same photo is faster; 0 keeps none.
+    limits: how much is painted, read and remembered at a time.
 
     style_names: the built-in styles, in the checkpoint's order. codes: how many codes each has.
     path: the checkpoint's file.
@@ -51,11 +42,11 @@ class Painter:
         self,
         checkpoint_path: str | os.PathLike,
         device: str = "auto",
-        *,
-        remembered_content: int = REMEMBERED_CONTENT,
-    ):
+        limits: Limits = LIMITS,
+    ) -> None:
         self.path = Path(checkpoint_path)
         self.device = available_device(device)
+        self.limits = limits
         checkpoint = models.load_checkpoint(self.path, device=str(self.device))
         self.network = checkpoint.network
         self.record = checkpoint.record
@@ -63,7 +54,7 @@ class Painter:
         self.codes = {name: len(codes) for name, codes in checkpoint.styles.items()}
         self.style_names = tuple(checkpoint.styles)
         self._from_pictures: OrderedDict[tuple, models.StyleCode] = OrderedDict()
-        self._contents = _Contents(remembered_content)
+        self._contents = _Contents(limits.remembered_content)
         # The demo serves each visitor in a thread of its own. One picture at a time is as fast on
         # one device, and holds no more memory than one.
         self._one_at_a_time = threading.Lock()
@@ -95,14 +86,14 @@ class Painter:
         code = self.encode(images.load(path, max_pixels=max_pixels))
         with self._one_at_a_time:
             self._from_pictures[key] = code
-            while len(self._from_pictures) > _REMEMBERED_PICTURES:
+            while len(self._from_pictures) > self.limits.remembered_paintings:
                 self._from_pictures.popitem(last=False)
         return code
 
     def encode(self, painting: images.Picture) -> models.StyleCode:
-        """The style code of a painting, read at STYLE_SIZE pixels or less and without alpha."""
+        """The style code of a painting, without its alpha."""
         # What lies under transparent pixels is arbitrary, and must not become part of a style.
-        painting = images.resize(images.flatten(painting), STYLE_SIZE)
+        painting = images.resize(images.flatten(painting), self.limits.style_side)
         tensor = images.to_tensor(painting.rgb).to(self.device)
         with self._one_at_a_time, torch.no_grad():
             return self.network.encode_style(tensor)
@@ -133,11 +124,11 @@ class Painter:
         Nothing is done for a picture whose content would not be kept.
         """
         pixels = picture.width * picture.height
-        if pixels > WHOLE or CONTENT_BYTES * pixels > self._contents.limit:
+        too_large = CONTENT_BYTES * pixels > self.limits.remembered_content
+        if too_large or pixels > self.limits.whole:
             return
         with self._one_at_a_time, torch.no_grad():
-            region = Region(style)
-            self._contents.of(Brush(self.network, self.device, picture.rgb, region, look))
+            self._contents.of(self._ready(picture.rgb, Region(style), look))
 
     def paint(
         self,
@@ -156,9 +147,9 @@ class Painter:
         where none lies the photo stays. look: how it is painted; brushwork is without effect on a
         network that was trained without. max_size: the photo is first shrunk to this many pixels
         on its longest side; None keeps its size. mask: where a single style is painted, as in
-        Region. tile: the side of the tiles, pixels; None paints the photo whole up to WHOLE pixels
-        and in tiles beyond. progress: called with the share that is done, from 0 to 1; what it
-        raises ends the painting.
+        Region. tile: the side of the tiles, pixels; None paints the photo whole up to
+        limits.whole pixels and in tiles beyond. progress: called with the share that is done, from
+        0 to 1; what it raises ends the painting.
 
         Raises ValueError for a max_size or tile below 1, or a mask beside regions.
         """
@@ -173,45 +164,127 @@ class Painter:
         if look.strength == 0:
             return replace(picture, rgb=mapped.copied(picture.rgb))
         with self._one_at_a_time, torch.no_grad():
-            rgb = self._paint(picture.rgb, style, look, tile, progress)
+            height, width = picture.rgb.shape[:2]
+            painters = [
+                self._ready(picture.rgb, region, look)
+                for region in style
+                if region.bounds(height, width) is not None
+            ]
+            rgb = self._paint(picture.rgb, painters, tile, progress)
         return replace(picture, rgb=rgb)
+
+    def paint_together(
+        self,
+        pictures: Sequence[images.Picture],
+        style: models.StyleCode,
+        look: Look = AS_THE_STYLE,
+    ) -> list[images.Picture]:
+        """What `paint` makes of each of several pictures of one size, in one pass.
+
+        The levels may differ by one: sums are taken in another order. Raises ValueError for
+        pictures of several sizes.
+        """
+        sizes = {(picture.width, picture.height) for picture in pictures}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"pictures that are painted together have one size, got {sorted(sizes)}"
+            )
+        ((width, height),) = sizes
+        canvas = Canvas(amounts=look, stroke_size=look.stroke_size(height, width))
+        with self._one_at_a_time, torch.no_grad():
+            photos = torch.cat([images.to_tensor(picture.rgb) for picture in pictures])
+            photos = photos.to(self.device)
+            painted = self.network.repaint(
+                photos, style.to(self.device), look.strength, canvas=canvas
+            )
+            way = look.keep_color if look.strength > 0 else None
+            parts = zip(pictures, photos.split(1), painted.split(1), strict=True)
+            return [
+                replace(picture, rgb=images.to_rgb(color.kept(way, photo, own)))
+                for picture, photo, own in parts
+            ]
+
+    def survey(
+        self, frames: Sequence[np.ndarray], style: models.StyleCode, look: Look = AS_THE_STYLE
+    ) -> Held:
+        """What is held over frames of one shot, each (H, W, 3) uint8; see `paint_frame`."""
+        with self._one_at_a_time, torch.no_grad():
+            painter = self._ready(frames[0], Region(style), look)
+            return painter.survey_shot(frames, self.limits)
+
+    def paint_frame(
+        self,
+        rgb: np.ndarray,
+        style: models.StyleCode,
+        look: Look = AS_THE_STYLE,
+        held: Held | None = None,
+        moved: tuple[int, int] = (0, 0),
+    ) -> np.ndarray:
+        """One frame of a clip, (H, W, 3) uint8.
+
+        held: what `survey` read of its shot; without, it is painted by itself, and flickers.
+        moved: rows and columns by which the camera has moved since the clip began: the network's
+        grid and the strokes move with the scene.
+        """
+        if look.strength == 0:
+            return rgb
+        if held is None:
+            return self.paint(images.Picture(rgb), style, look).rgb
+        size = look.stroke_size(*rgb.shape[:2])
+        down, right = (distance % (STRIDE * size) for distance in moved)
+        padded = np.pad(rgb, ((down, 0), (right, 0), (0, 0)), "reflect")
+        origin = (moved[0] - down, moved[1] - right)
+        with self._one_at_a_time, torch.no_grad():
+            painter = self._ready(padded, Region(style), look, size, origin, held)
+            return self._paint(padded, [painter])[down:, right:]
+
+    def _ready(
+        self,
+        rgb: np.ndarray,
+        region: Region,
+        look: Look,
+        stroke_size: int | None = None,
+        origin: tuple[int, int] = (0, 0),
+        held: Held | None = None,
+    ) -> RegionPainter:
+        size = stroke_size or look.stroke_size(*rgb.shape[:2])
+        return RegionPainter(self.network, self.device, rgb, region, look, size, origin, held)
 
     def _paint(
         self,
         rgb: np.ndarray,
-        regions: Sequence[Region],
-        look: Look,
-        side: int | None,
-        progress: Callable[[float], None] | None,
+        painters: Sequence[RegionPainter],
+        side: int | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> np.ndarray:
+        """The pixels of a photo with regions painted, whole or in tiles of a side."""
         height, width = rgb.shape[:2]
         if side is None:
-            side = max(height, width) if height * width <= WHOLE else TILE
-        brushes = [
-            Brush(self.network, self.device, rgb, region, look)
-            for region in regions
-            if region.bounds(height, width) is not None
-        ]
-        reach = max((brush.reach for brush in brushes), default=0)
-        stride = max((brush.stride for brush in brushes), default=STRIDE)
+            whole = height * width <= self.limits.whole
+            side = max(height, width) if whole else self.limits.tile
+        reach = max((painter.reach for painter in painters), default=0)
+        stride = max((painter.stride for painter in painters), default=STRIDE)
         plan = list(tiles.plan(height, width, side, reach, stride))
         tiled = len(plan) > 1
-        steps = _Steps(len(brushes) * (len(plan) + tiled), len(self.network.hops), progress)
+        surveyed = [painter for painter in painters if tiled and painter.held is None]
+        passes = len(surveyed) + len(painters) * len(plan)
+        steps = _Steps(passes, len(self.network.hops), progress)
         hooks = [hop.register_forward_hook(steps.next_hop) for hop in self.network.hops]
         try:
-            for brush in brushes if tiled else ():
-                brush.survey()
+            for painter in surveyed:
+                painter.survey(self.limits)
                 mapped.let_go(rgb)
                 steps.next_pass()
             result = mapped.new_pixels(rgb.shape)
             for tile in plan:
                 photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
                 painted = photo
-                for brush in brushes:
-                    share = brush.share(tile.core)
+                for painter in painters:
+                    share = painter.share(tile.core)
                     if share is None or share.any():
-                        content = None if tiled else self._contents.of(brush)
-                        own = brush.paint(tile, photo, content)
+                        alone = not tiled and painter.held is None
+                        content = self._contents.of(painter) if alone else None
+                        own = painter.paint(tile, photo, share, content)
                         painted = own if share is None else torch.lerp(painted, own, share)
                     steps.next_pass()
                 result[tile.core.slices] = images.to_rgb(painted)
@@ -251,13 +324,13 @@ class _Contents:
         self.limit = limit  # bytes
         self.kept: OrderedDict[bytes, models.Content] = OrderedDict()
 
-    def of(self, brush: Brush) -> models.Content:
-        """The content features of a brush's whole photo."""
+    def of(self, painter: RegionPainter) -> models.Content:
+        """The content features of a whole photo, as a region of it is painted."""
         if not self.limit:
-            return brush.encode()
-        key = brush.content_key()
+            return painter.encode()
+        key = painter.content_key()
         if key not in self.kept:
-            self.kept[key] = brush.encode()
+            self.kept[key] = painter.encode()
         self.kept.move_to_end(key)
         content = self.kept[key]
         while sum(kept.nbytes for kept in self.kept.values()) > self.limit:

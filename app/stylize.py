@@ -24,7 +24,7 @@ from tqdm import tqdm
 import models
 from app import batch, images, shipped
 from app.batch import Outcome
-from app.brush import WHOLE
+from app.limits import Limits
 from app.listing import CommandError, plan, read_list
 from app.look import OPTIONS, Look, explained
 from app.painter import Painter, Region
@@ -58,7 +58,7 @@ def _main(argv: Sequence[str] | None) -> int:
         planned = plan(args.photos, args.out, args.format, args.recursive, listed)
         jobs = planned.jobs
         # Each photo is painted once: what the painter could remember would only take memory.
-        painter = Painter(args.checkpoint, args.device, remembered_content=0)
+        painter = Painter(args.checkpoint, args.device, Limits(remembered_content=0))
         work = _work(args, painter)
         _make_folder(args.out)
     except (ValueError, OSError) as error:
@@ -119,7 +119,7 @@ class _Painters:
             return self.first
         if not hasattr(self._own, "painter"):
             torch.set_num_threads(max(1, self._cores // self.count))
-            self._own.painter = Painter(self.first.path, "cpu", remembered_content=0)
+            self._own.painter = Painter(self.first.path, "cpu", self.first.limits)
         return self._own.painter
 
 
@@ -136,9 +136,9 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
-        # Beyond WHOLE pixels the painter cuts tiles, and each of them fills the device alone.
-        if len(pictures) > 1 and pictures[0].width * pictures[0].height <= WHOLE:
-            return batch.paint_together(pictures, painter, style, look)
+        # Beyond its limit the painter cuts tiles, and each of them fills the device alone.
+        if len(pictures) > 1 and pictures[0].width * pictures[0].height <= painter.limits.whole:
+            return painter.paint_together(pictures, style, look)
         how = {"tile": args.tile, "progress": check if painters.count > 1 else None}
         return [painter.paint(picture, style, look, **how) for picture in pictures]
 

@@ -19,14 +19,12 @@ from pathlib import Path
 
 import av
 import numpy as np
-import torch
 from av.video.reformatter import ColorTrc
 from PIL import Image
 from tqdm import tqdm
 
 import models
-from app import color, images, stylize, tiles
-from app.brush import SAMPLE_SIDE, WHOLE, Brush
+from app import images, stylize
 from app.clips import (
     CONTAINERS,
     Clip,
@@ -38,23 +36,19 @@ from app.clips import (
     written_errors,
 )
 from app.images import ImageError, Picture
+from app.limits import Limits
 from app.look import Look
-from app.painter import TILE, Painter
-from app.regions import Region
-from app.tiles import Box
-from models import statistics
-from models.network import STRIDE
-from models.strokes import Canvas
+from app.painter import Painter
+from app.region_painter import Held
 
 # A cut: the frame, at this size, differs from the one before by as many levels on average, and
 # by several times what the shot's frames differ by. A fast pan fails the second, noise the first.
 THUMBNAIL = (32, 18)
 CUT_LEVELS, CUT_TIMES = 16.0, 4.0
 
-# A shot's statistics are read from so many frames, spread evenly (up to twice as many are kept
-# while it lasts), and so many pixels of them in all.
+# A shot's statistics are read from so many frames, spread evenly; up to twice as many are kept
+# while it lasts.
 SAMPLED_FRAMES = 4
-SAMPLED = 1024 * 1024
 
 # A pan is measured in the middle of a frame, up to this many pixels a side, and believed where so
 # much is left of a perfect match's peak, 1: 0.6 or more where frames are noisy or compressed hard,
@@ -69,15 +63,14 @@ _HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
 
 @dataclass(frozen=True)
 class Shot:
-    """Frames `first` to `last` of a clip, the end excluded, and what is held over them.
+    """Frames `first` to `last` of a clip, the end excluded.
 
-    matching: the map of colors, with keep_color="matched".
+    held: what is held over them; None: each is painted by itself.
     """
 
     first: int
     last: int
-    held: statistics.Statistics
-    matching: color.Matching | None = None
+    held: Held | None = None
 
 
 class ShotSurvey:
@@ -135,11 +128,11 @@ class ShotSurvey:
         return self._count
 
     def _end(self) -> None:
-        held, matching = statistics.Statistics(), None
+        held = None
         if self.hold and self.look.strength > 0:
             frames = [self._kept[i] for i in _spread(len(self._kept), SAMPLED_FRAMES)]
-            held, matching = _record(frames, self.painter, self.style, self.look)
-        self.shots.append(Shot(self._first, self._count, held, matching))
+            held = self.painter.survey(frames, self.style, self.look)
+        self.shots.append(Shot(self._first, self._count, held))
         self._first, self._kept, self._stride = self._count, [], 1
         self._changes.clear()
 
@@ -159,29 +152,6 @@ def _spread(count: int, most: int) -> list[int]:
 def _small(rgb: np.ndarray, max_size: int | None) -> np.ndarray:
     picture = Picture(np.ascontiguousarray(rgb))
     return picture.rgb if max_size is None else images.resize(picture, max_size).rgb
-
-
-@torch.no_grad()
-def _record(
-    frames: Sequence[np.ndarray], painter: Painter, style: models.StyleCode, look: Look
-) -> tuple[statistics.Statistics, color.Matching | None]:
-    """The statistics that frames of one shot have in common, and their map of colors."""
-    height, width = frames[0].shape[:2]
-    whole = Box(0, 0, height, width)
-    # The network sees so many of the pixels of frames that a larger brush makes smaller.
-    pixels, side = SAMPLED * look.brush_size, SAMPLE_SIDE * look.brush_size
-    stride = STRIDE * look.brush_size
-    boxes = tiles.samples(whole, max(1, pixels // len(frames)), side, stride)
-    parts = [images.to_tensor(frame[box.slices]) for frame in frames for box in boxes]
-    photos = torch.cat(parts).to(painter.device)
-    with statistics.record(pool=True) as held:
-        places = [(box.top, box.left) for box in boxes] * len(frames)
-        canvas = Canvas(places, look, look.brush_size)
-        painted = painter.network.repaint(
-            photos, style.to(painter.device), look.strength, canvas=canvas
-        )
-    matched = look.keep_color == "matched"
-    return held, color.matching(photos, painted) if matched else None
 
 
 class Pan:
@@ -250,39 +220,6 @@ def _shift(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, float]:
     rows, columns = (np.arange(p - 1, p + 2) % n for p, n in zip(place, match.shape, strict=True))
     peak = match[np.ix_(rows, columns)].clip(0).sum()
     return shift, min(1.0, float(peak))
-
-
-@torch.no_grad()
-def paint_frame(
-    rgb: np.ndarray,
-    shot: Shot,
-    painter: Painter,
-    style: models.StyleCode,
-    look: Look,
-    moved: tuple[int, int] = (0, 0),
-) -> np.ndarray:
-    """One frame painted under its shot's statistics: (H, W, 3) uint8.
-
-    Args:
-        moved: rows and columns by which the camera has moved since the clip began; see Pan.
-    """
-    if look.strength == 0:
-        return rgb
-    if not len(shot.held):
-        return painter.paint(Picture(rgb), style, look).rgb
-    stride = STRIDE * look.brush_size
-    before = tuple(distance % stride for distance in moved)
-    rgb = np.pad(rgb, ((before[0], 0), (before[1], 0), (0, 0)), "reflect")
-    height, width = rgb.shape[:2]
-    origin = (moved[0] - before[0], moved[1] - before[1])
-    brush = Brush(painter.network, painter.device, rgb, Region(style), look, origin)
-    brush.held, brush.matching = shot.held, shot.matching
-    side = max(height, width) if height * width <= WHOLE else TILE
-    result = np.empty_like(rgb)
-    for tile in tiles.plan(height, width, side, brush.reach, brush.stride):
-        photo = images.to_tensor(rgb[tile.core.slices]).to(painter.device)
-        result[tile.core.slices] = images.to_rgb(brush.paint(tile, photo, None))
-    return result[before[0] :, before[1] :]
 
 
 def repaint(
@@ -359,7 +296,8 @@ class _Painting:
         survey = self._survey
         photo = _small(upright_rgb(frame), survey.max_size)
         moved = self._pan.follow(photo)
-        rgb = paint_frame(photo, self._shot, survey.painter, survey.style, survey.look, moved)
+        held = self._shot.held
+        rgb = survey.painter.paint_frame(photo, survey.style, survey.look, held, moved)
         painted = encodable(rgb, *survey.size)
         painted.pts, painted.time_base = frame.pts, frame.time_base
         if self._last is not None and (frame.pts is None or frame.pts <= self._last):
@@ -379,7 +317,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise stylize.CommandError(f"{args.out} exists already (--overwrite replaces it)")
         if args.out.exists() and args.out.samefile(args.clip):
             raise stylize.CommandError(f"{args.clip} would be written over; choose another --out")
-        painter = Painter(args.checkpoint, args.device, remembered_content=0)
+        painter = Painter(args.checkpoint, args.device, Limits(remembered_content=0))
         style = stylize.style_of(args.style, args.blend, painter)
         args.out.parent.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:

@@ -31,7 +31,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from app import images
-from app.__main__ import REMEMBERED_CONTENT
+from app.limits import Limits
 from app.painter import Painter
 from app.shipped import CHECKPOINT
 from models import StyleCode
@@ -66,7 +66,7 @@ class Alone:
     """How long paintings take by themselves, with nothing remembered but what a style's code is."""
 
     def __init__(self, checkpoint: Path) -> None:
-        self.painter = Painter(checkpoint, "cpu", remembered_content=0)
+        self.painter = Painter(checkpoint, "cpu", limits=Limits(remembered_content=0))
         names = self.painter.style_names
         self.styles = [
             self.painter.style(f"{name}:{number + 1}")
@@ -128,7 +128,7 @@ def main() -> int:
         # Gradio reads the variable when it is imported.
         from app import demo
 
-        painter = Painter(arguments.checkpoint, "cpu", remembered_content=REMEMBERED_CONTENT)
+        painter = Painter(arguments.checkpoint, "cpu")
         stopwatch = Stopwatch(painter)
         page = demo.build(painter)
         address, _ = demo.serve(page, port=_free_port())

@@ -25,9 +25,11 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
-from app import images, video
-from app.look import AS_THE_STYLE, Look
+from app import images
+from app.limits import Limits
+from app.look import Look
 from app.painter import Painter
+from app.region_painter import Held
 from app.tiles import plan
 from models import statistics as held_statistics
 from models.finish.enlargement import SIZES
@@ -273,14 +275,13 @@ def flicker(painter: Painter, photos: list[Path]) -> dict:
         ]
         with held_statistics.record() as held:
             painter.network.repaint(frames[0], style)
-        shot = video.Shot(0, FRAMES, held)
         row = {"photo": path.name}
         for kind in ("held", "own", "video"):
             painted = []
             for number_of_frame, frame in enumerate(frames):
                 if kind == "video":
                     rgb, moved = images.to_rgb(frame), (0, STEP * number_of_frame)
-                    rgb = video.paint_frame(rgb, shot, painter, style, AS_THE_STYLE, moved)
+                    rgb = painter.paint_frame(rgb, style, held=Held(held), moved=moved)
                     painted.append(images.to_tensor(rgb))
                 elif kind == "held":
                     with held_statistics.hold(held):
@@ -360,7 +361,7 @@ def main(argv: list[str] | None = None) -> None:
             arguments.checkpoint, photos[0], sizes or MEMORY_MEGAPIXELS, arguments.share
         )
     if set(arguments.only) - {"cost", "memory"}:
-        painter = Painter(arguments.checkpoint, device="cpu", remembered_content=0)
+        painter = Painter(arguments.checkpoint, device="cpu", limits=Limits(remembered_content=0))
         for part, measure in (
             ("seams", seams),
             ("tiled", tiled_against_untiled),

@@ -44,11 +44,11 @@ from tqdm import tqdm
 
 import models
 from app import batch, images, listing, shipped, video
+from app.limits import Limits
 from app.look import Look
 from app.painter import Painter
 from benchmarks.sample_sheet import photos
 from benchmarks.scale import change
-from models import statistics
 from models.finish.enlargement import SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -487,7 +487,7 @@ def brush(
         survey.finish()
         started = time.perf_counter()
         painted = [
-            video.paint_frame(frame, survey.shots[0], painter, code, look, pan.follow(frame))
+            painter.paint_frame(frame, code, look, survey.shots[0].held, pan.follow(frame))
             for frame in frames
         ]
         seconds = (time.perf_counter() - started) / count
@@ -510,12 +510,11 @@ def _painted(
         survey.add(frame)
     survey.finish()
     (shot,) = survey.shots
-    loose = video.Shot(0, len(frames), statistics.Statistics())
     painted = (
-        [video.paint_frame(f, shot, painter, style, look, pan.follow(f)) for f in frames],
-        [video.paint_frame(frame, shot, painter, style, look) for frame in frames],
-        [video.paint_frame(frame, loose, painter, style, look) for frame in frames],
-        seen(video.paint_frame(whole, shot, painter, style, look)),
+        [painter.paint_frame(f, style, look, shot.held, pan.follow(f)) for f in frames],
+        [painter.paint_frame(frame, style, look, shot.held) for frame in frames],
+        [painter.paint_frame(frame, style, look) for frame in frames],
+        seen(painter.paint_frame(whole, style, look, shot.held)),
     )
     return dict(zip(WAYS, painted, strict=True))
 
@@ -580,7 +579,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     command = Command(arguments.checkpoint, arguments.style)
-    painter = Painter(arguments.checkpoint, "cpu", remembered_content=0)
+    painter = Painter(arguments.checkpoint, "cpu", limits=Limits(remembered_content=0))
     report = {}
     with tempfile.TemporaryDirectory(prefix="scale-batch-") as name:
         folder = Path(name)

@@ -41,6 +41,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import models
 from app import images, shipped
+from app.limits import Limits
 from app.painter import Painter
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -167,7 +168,7 @@ def photo_of(side: int) -> np.ndarray:
 
 def pictures(options: argparse.Namespace) -> dict:
     """Seconds by size and style, and ratios to both references and to the limit."""
-    painter = Painter(options.checkpoint, "cpu", remembered_content=0)
+    painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
     codes = {name: painter.style(name) for name in painter.style_names}
     depthwise, gd_wct = DepthwiseReference().eval(), gd_wct_sized()
     moments = torch.zeros(1, 64, 1, 1), torch.ones(1, 64, 1, 1)
@@ -249,7 +250,7 @@ def busy(options: argparse.Namespace) -> dict:
     print(f"\nSeconds of a {options.busy_size} px picture, the styles' mean, beside other programs")
     print("programs   chosen threads   one thread   chosen/one   chosen/chosen alone")
     for count in (0, 1, 2):
-        painter = Painter(options.checkpoint, "cpu", remembered_content=0)
+        painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
         codes = [painter.style(name) for name in painter.style_names]
         chosen, one = [], []
         with programs(count):
@@ -280,7 +281,7 @@ def run(command: list[str]) -> None:
 
 def start(options: argparse.Namespace) -> dict:
     """Seconds from the shell to the written file, and of what it cannot do without."""
-    painter = Painter(options.checkpoint, "cpu", remembered_content=0)
+    painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
     photo, code = images.Picture(photo_of(512)), painter.style(painter.style_names[0])
     painter.paint(photo, code)
     rounds = []

@@ -23,8 +23,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import models
-from app import batch, brush, images, painter, stylize, video
+from app import images, stylize, video
 from app.images import Picture
+from app.limits import Limits
 from app.look import Look
 from app.painter import Painter, Region
 from app.shipped import CHECKPOINT
@@ -76,15 +77,10 @@ def still(
     return painter.paint(picture, style, Look(**look), max_size=max_size, mask=mask, tile=tile).rgb
 
 
-def from_samples(painter_: Painter, style: models.StyleCode, **options: Any) -> np.ndarray:
+def from_samples(style: models.StyleCode, **options: Any) -> np.ndarray:
     """In tiles, under statistics that are read from samples of the photo."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(brush, "WHOLE", 100 * 100)
-        patch.setattr(brush, "FEWEST_SAMPLED", 50 * 100)
-        patch.setattr(brush, "SAMPLE_SIDE", 32)
-        patch.setattr(painter, "WHOLE", 100 * 100)
-        patch.setattr(painter, "TILE", 64)
-        return still(painter_, style, cat(), **options)
+    limits = Limits(whole=100 * 100, tile=64, sample_side=32, fewest_sampled=50 * 100)
+    return still(Painter(CHECKPOINT, "cpu", limits), style, cat(), **options)
 
 
 def last_frame(painter: Painter, hold: bool = True, **look: Any) -> np.ndarray:
@@ -96,13 +92,14 @@ def last_frame(painter: Painter, hold: bool = True, **look: Any) -> np.ndarray:
         survey.add(frame)
     survey.finish()
     (shot,) = survey.shots
-    return [video.paint_frame(f, shot, painter, style, how, pan.follow(f)) for f in frames][-1]
+    painted = [painter.paint_frame(f, style, how, shot.held, pan.follow(f)) for f in frames]
+    return painted[-1]
 
 
 def together(painter: Painter, style: models.StyleCode, **look: Any) -> np.ndarray:
     """The second of two pictures painted in one pass."""
     pictures = [Picture(coffee()), Picture(coffee()[::-1].copy())]
-    return batch.paint_together(pictures, painter, style, Look(**look))[1].rgb
+    return painter.paint_together(pictures, style, Look(**look))[1].rgb
 
 
 def on_the_command_line(folder: Path) -> np.ndarray:
@@ -185,8 +182,8 @@ def pictures(folder: Path) -> dict[str, Callable[[], np.ndarray]]:
             painter, cezanne, cat(), tile=64, keep_color="matched", mask=fading(75, 100)
         ),
         "tiles with brush 2": lambda: still(painter, cezanne, cat(), tile=64, brush_size=2),
-        "samples": lambda: from_samples(painter, ukiyoe, keep_color="matched"),
-        "samples of a mask": lambda: from_samples(painter, cezanne, mask=fading(150, 200)),
+        "samples": lambda: from_samples(ukiyoe, keep_color="matched"),
+        "samples of a mask": lambda: from_samples(cezanne, mask=fading(150, 200)),
         "frame": lambda: last_frame(painter),
         "frame matched": lambda: last_frame(painter, keep_color="matched", tone=2),
         "frame with brush 2": lambda: last_frame(painter, brush_size=2, strength=0.8),

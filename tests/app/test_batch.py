@@ -21,6 +21,7 @@ from PIL import Image
 from app import batch, images, stylize
 from app.batch import Job, Outcome, Work
 from app.images import Picture
+from app.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -221,15 +222,14 @@ def test_few_pictures_of_a_size_do_not_wait_for_the_end(tmp_path):
     assert seen == 20
 
 
-def test_large_pictures_are_not_painted_together(photos, monkeypatch):
-    monkeypatch.setattr(batch, "BATCH_PIXELS", 2 * 40 * 30)
+def test_large_pictures_are_not_painted_together(photos):
     groups = []
 
     def paint(pictures):
         groups.append(len(pictures))
         return inverted(pictures)
 
-    run(photos, paint, together=16)
+    run(photos, paint, together=16, limits=Limits(together=2 * 40 * 30))
     assert groups == [2, 2, 2]
 
 
@@ -443,6 +443,7 @@ def test_a_batch_of_ever_new_sizes_does_not_grow():
     script = """
 import ctypes, itertools
 from app.images import Picture
+from app.limits import Limits
 from app.painter import Painter
 from app.shipped import CHECKPOINT
 import numpy as np
@@ -453,7 +454,7 @@ class Info(ctypes.Structure):
 
 mallinfo2 = ctypes.CDLL("libc.so.6").mallinfo2
 mallinfo2.restype = Info
-painter = Painter(CHECKPOINT, "cpu", remembered_content=0)
+painter = Painter(CHECKPOINT, "cpu", Limits(remembered_content=0))
 style, noise = painter.style("monet"), np.random.default_rng(0)
 sizes = noise.permutation(list(itertools.product(range(16, 128, 4), range(16, 48, 4))))
 for number, (high, wide) in enumerate(sizes[:192]):

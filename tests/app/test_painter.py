@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 import models
-from app import brush, color, images, painter
+from app import color, images
 from app.images import ImageError, Picture
+from app.limits import Limits
 from app.look import Look
 from app.painter import Painter, Region, available_device
 from app.tiles import Box
@@ -76,9 +77,10 @@ def test_a_painting_is_read_at_no_more_than_the_style_size(tiny, tmp_path, monke
     monkeypatch.setattr(
         tiny.network, "encode_style", lambda tensor: seen.append(tensor.shape) or encode(tensor)
     )
-    Image.new("RGB", (2 * painter.STYLE_SIZE, painter.STYLE_SIZE)).save(tmp_path / "large.png")
+    side = tiny.limits.style_side
+    Image.new("RGB", (2 * side, side)).save(tmp_path / "large.png")
     tiny.style(tmp_path / "large.png")
-    assert seen == [(1, 3, painter.STYLE_SIZE // 2, painter.STYLE_SIZE)]
+    assert seen == [(1, 3, side // 2, side)]
 
 
 def test_what_transparency_hides_is_no_part_of_a_style(tiny, tmp_path):
@@ -102,9 +104,8 @@ def test_a_pictures_code_is_remembered_until_its_file_changes(tiny, tmp_path):
     assert not same(tiny.style(path), first)
 
 
-def test_only_so_many_pictures_are_remembered(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr(painter, "_REMEMBERED_PICTURES", 2)
-    own = Painter(checkpoint, device="cpu")
+def test_only_so_many_pictures_are_remembered(checkpoint, tmp_path):
+    own = Painter(checkpoint, "cpu", Limits(remembered_paintings=2))
     paths = [tmp_path / f"{level}.png" for level in (10, 20, 30)]
     for path in paths:
         Image.new("RGB", (16, 16), (int(path.stem),) * 3).save(path)
@@ -350,22 +351,20 @@ def test_tiles_under_a_mask_join_too(tiny, large):
     assert levels(whole, tiled).max() <= 1
 
 
-def test_a_photo_beyond_the_budget_is_tiled_under_statistics_of_samples(tiny, large, monkeypatch):
+def test_a_photo_beyond_the_budget_is_tiled_under_statistics_of_samples(
+    checkpoint, tiny, large, monkeypatch
+):
     style = tiny.style("dots")
     whole = tiny.paint(large, style)
-    seen = []
-    repaint = tiny.network.repaint
+    limits = Limits(whole=100 * 100, tile=64, sample_side=32, fewest_sampled=50 * 100)
+    small, seen = Painter(checkpoint, "cpu", limits), []
+    repaint = small.network.repaint
     monkeypatch.setattr(
-        tiny.network,
+        small.network,
         "repaint",
         lambda photo, *a, **k: seen.append(photo.shape) or repaint(photo, *a, **k),
     )
-    monkeypatch.setattr(painter, "WHOLE", 100 * 100)
-    monkeypatch.setattr(painter, "TILE", 64)
-    monkeypatch.setattr(brush, "SAMPLE_SIDE", 32)
-    monkeypatch.setattr(brush, "WHOLE", 100 * 100)
-    monkeypatch.setattr(brush, "FEWEST_SAMPLED", 50 * 100)
-    tiled = tiny.paint(large, style)
+    tiled = small.paint(large, style)
     assert max(batch * height * width for batch, _, height, width in seen) < large.rgb.size / 3
     assert seen[0][0] > 1 and seen[0][2:] == (32, 32)
     assert 0 < levels(whole, tiled).mean() < 6
@@ -507,13 +506,13 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
     assert len(encoded) == 4
     painted = own.paint(ahead, own.style("dots"), look)
     assert len(encoded) == 4
-    forgetful = Painter(checkpoint, device="cpu", remembered_content=0)
+    forgetful = Painter(checkpoint, device="cpu", limits=Limits(remembered_content=0))
     wanted = forgetful.paint(ahead, own.style("dots"), look)
     np.testing.assert_array_equal(painted.rgb, wanted.rgb)
 
 
 def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
-    own = Painter(checkpoint, device="cpu", remembered_content=2 * 32 * 13 * 18 * 4)
+    own = Painter(checkpoint, device="cpu", limits=Limits(remembered_content=2 * 32 * 13 * 18 * 4))
     encoded = []
     encode = own.network.encode_photo
     monkeypatch.setattr(
@@ -527,7 +526,7 @@ def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
     assert len(encoded) == 4
     own.remember(Picture(np.tile(photo.rgb, (9, 9, 1))), own.style("dots"))  # it would not stay
     assert len(encoded) == 4
-    none = Painter(checkpoint, device="cpu", remembered_content=0)
+    none = Painter(checkpoint, device="cpu", limits=Limits(remembered_content=0))
     assert np.array_equal(
         none.paint(photo, none.style("dots")).rgb, own.paint(photo, own.style("dots")).rgb
     )

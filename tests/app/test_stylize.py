@@ -337,11 +337,11 @@ def test_pictures_painted_together_are_those_painted_alone(run, tmp_path, monkey
         save(folder / f"{i}.png", skimage.data.chelsea()[20 * i : 20 * i + 40, :side])
     assert run(folder, *options, out=tmp_path / "alone")[0] == 0
     groups = []
-    paint = batch.paint_together
+    paint = Painter.paint_together
     monkeypatch.setattr(
-        batch,
+        Painter,
         "paint_together",
-        lambda several, *rest, **how: groups.append(several) or paint(several, *rest, **how),
+        lambda own, several, *how: groups.append(several) or paint(own, several, *how),
     )
     assert run(folder, *options, "--batch", 4, out=tmp_path / "together")[0] == 0
     assert sorted(map(len, groups)) == [2, 3]

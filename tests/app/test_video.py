@@ -12,7 +12,8 @@ import skimage.data
 from PIL import Image
 
 from app import video
-from app.look import AS_THE_STYLE, Look
+from app.limits import Limits
+from app.look import Look
 from app.painter import Painter
 
 RATE = 12  # frames a second
@@ -201,12 +202,11 @@ def test_held_statistics_flicker_less(painter):
         frame[:, : 9 * i] = 255
     style = painter.style("stripes")
     (shot,) = shots_of(painter, frames)
-    loose = video.Shot(0, 4, type(shot.held)())
+    loose = video.Shot(0, 4)
 
     def flicker(shot: video.Shot) -> float:
         painted = [
-            video.paint_frame(frame, shot, painter, style, AS_THE_STYLE).astype(int)
-            for frame in frames
+            painter.paint_frame(frame, style, held=shot.held).astype(int) for frame in frames
         ]
         right = [picture[:, 88:] for picture in painted]
         return float(np.mean([np.abs(a - b).mean() for a, b in pairwise(right)]))
@@ -262,10 +262,9 @@ def test_strokes_move_with_the_scene(painter, brush_size):
     (shot,) = shots_of(painter, frames, brush_size=brush_size)
     style = painter.style("stripes")
     look, camera = Look(brush_size=brush_size), video.Pan()
-    fixed = [video.paint_frame(frame, shot, painter, style, look) for frame in frames]
+    fixed = [painter.paint_frame(frame, style, look, shot.held) for frame in frames]
     moving = [
-        video.paint_frame(frame, shot, painter, style, look, camera.follow(frame))
-        for frame in frames
+        painter.paint_frame(frame, style, look, shot.held, camera.follow(frame)) for frame in frames
     ]
 
     def shimmer(painted: list[np.ndarray]) -> float:
@@ -278,15 +277,14 @@ def test_strokes_move_with_the_scene(painter, brush_size):
 
 
 @pytest.mark.parametrize("brush_size", [1, 2])
-def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, monkeypatch, brush_size):
+def test_a_large_frame_in_tiles_equals_the_frame_painted_whole(painter, checkpoint, brush_size):
     frame = np.ascontiguousarray(skimage.data.coffee()[:200, :280])
     how = {"keep_color": "matched", "brush_size": brush_size}
     style, look = painter.style("stripes"), Look(**how)
     (shot,) = shots_of(painter, [frame], **how)
-    whole = video.paint_frame(frame, shot, painter, style, look)
-    monkeypatch.setattr(video, "WHOLE", 1)
-    monkeypatch.setattr(video, "TILE", 96)
-    tiled = video.paint_frame(frame, shot, painter, style, look)
+    whole = painter.paint_frame(frame, style, look, shot.held)
+    small = Painter(checkpoint, "cpu", Limits(whole=1, tile=96))
+    tiled = small.paint_frame(frame, style, look, shot.held)
     assert np.abs(whole.astype(int) - tiled).max() <= 1
 
 
@@ -376,7 +374,7 @@ def test_a_failure_on_the_way_leaves_no_file(painter, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(video, "paint_frame", interrupted)
+    monkeypatch.setattr(painter, "paint_frame", interrupted)
     with pytest.raises(KeyboardInterrupt):
         paint(painter, source, tmp_path / "out.mp4")
     assert [path.name for path in tmp_path.iterdir()] == ["walk.mp4"]
