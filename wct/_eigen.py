@@ -264,8 +264,10 @@ def _schulz_power(covariance: Tensor, exponent: float, rule: Rule, eps: float) -
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     # A few roundings of the trace on top: an eigenvalue that rounding took below 0 would grow
     # with every iteration.
-    trace = covariance.detach().diagonal(dim1=-2, dim2=-1).sum(-1).abs()[..., None, None]
-    shifted = covariance + (eps + 4 * torch.finfo(covariance.dtype).eps * trace) * eye
+    # And where all variance is a rounding below 0, no more than that of it.
+    trace = covariance.detach().diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    rounding = 4 * torch.finfo(covariance.dtype).eps * trace.abs()
+    shifted = covariance + (eps + rounding + (-trace).clamp_min(0)) * eye
     if isinstance(rule, Newton):
         return newton_schulz(shifted, iterations=rule.iterations)[0 if exponent > 0 else 1]
     if isinstance(rule, Exact):

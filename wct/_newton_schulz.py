@@ -24,11 +24,13 @@ def newton_schulz(covariance: Tensor, *, iterations: int | None = None) -> tuple
             A value l of the covariance needs about 5 - log(l / trace)/0.8 of them.
 
     Returns:
-        The root and the inverse root, each (..., d, d).
+        The root and the inverse root, each (..., d, d). A matrix of zeros, whose inverse root is
+        infinite, gives zeros and what the iterations make of I: 1.5^iterations I. All is finite,
+        the gradient too.
 
     Raises:
-        ValueError: wrong shape or type, a trace that is not positive (or not finite), or fewer
-            than one iteration.
+        ValueError: wrong shape or type, a trace that is negative or not finite (whatever the
+            iterations), or fewer than one iteration.
     """
     covariance = check_covariance(covariance)
     if iterations is not None and iterations < 1:
@@ -36,20 +38,24 @@ def newton_schulz(covariance: Tensor, *, iterations: int | None = None) -> tuple
     with full_precision(covariance):
         covariance = (covariance + covariance.mT) / 2
         trace = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-        if iterations is None and not bool(((trace > 0) & torch.isfinite(trace)).all()):
+        if not bool(((trace >= 0) & torch.isfinite(trace)).all()):
             raise ValueError(
-                "newton_schulz needs covariances of positive, finite trace, got "
+                "newton_schulz needs covariances of finite trace that is not negative, got "
                 f"{trace.min().item()} to {trace.max().item()}"
             )
+        # Of a trace of 0 nothing is to be divided by, nor a root differentiated.
+        empty = trace == 0
+        trace = torch.where(empty, torch.ones_like(trace), trace)
         eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
         Y, Z = covariance / trace, eye.expand_as(covariance)
         residual = float("inf")
         for _ in range(iterations or MOST_ITERATIONS):
             product = Z @ Y
             if iterations is None:
-                last, residual = residual, float((product.detach() - eye).abs().amax())
+                apart = torch.where(empty, torch.zeros_like(product), product.detach() - eye)
+                last, residual = residual, float(apart.abs().amax()) if apart.numel() else 0.0
                 # Round-off grows again once the iteration has converged.
-                if last < 0.1 and residual > last / 2:
+                if last < 0.1 and residual >= last / 2:
                     break
             T = (3 * eye - product) / 2
             Y, Z = Y @ T, T @ Z

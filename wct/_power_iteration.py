@@ -195,9 +195,9 @@ class PlainPowerIteration(Rule):
                 device=matrix.device,
                 generator=generator,
             )
-            vector = _unit(vector)
+            vector = _unit(vector, vector)
             for _ in range(self.iterations):
-                vector = _unit(matrix @ vector)
+                vector = _unit(matrix @ vector, vector)
             image = matrix @ vector
             vectors.append(vector)
             values.append((vector * image).sum((-2, -1)))
@@ -207,10 +207,11 @@ class PlainPowerIteration(Rule):
         return torch.stack(values, -1), torch.cat(vectors, -1)
 
 
-def _unit(vector: Tensor) -> Tensor:
-    """A column over its length; one of zeros, which a matrix of zeros makes, stays zeros."""
+def _unit(vector: Tensor, before: Tensor) -> Tensor:
+    """A column over its length; where it is zeros, as a matrix of zeros makes it, ``before``."""
     squares = (vector * vector).sum((-2, -1), keepdim=True)
-    return vector / torch.where(squares > 0, squares, torch.ones_like(squares)).sqrt()
+    some = squares > 0
+    return torch.where(some, vector / torch.where(some, squares, 1.0).sqrt(), before)
 
 
 class _Iterate(torch.autograd.Function):

@@ -127,12 +127,15 @@ def whitening_matrix(
     """
     _check_eps(eps, eps_mode)
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    # A clamp to eps is nothing to values that eps was added to; Newton-Schulz would add it again.
+    least = 0.0 if solver == "newton_schulz" else eps
     if eps_mode == "absolute":
-        return inv_sqrtm(covariance + eps * eye, gradient=gradient, eps=eps, solver=solver)
+        return inv_sqrtm(covariance + eps * eye, gradient=gradient, eps=least, solver=solver)
     mean_value = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     mean_value = mean_value.clamp_min(SMALLEST_SCALE)
     # (c (A + eps I))^(-1/2) = c^(-1/2) (A + eps I)^(-1/2), where A has a mean eigenvalue of 1.
-    root = inv_sqrtm(covariance / mean_value + eps * eye, gradient=gradient, eps=eps, solver=solver)
+    relative = covariance / mean_value + eps * eye
+    root = inv_sqrtm(relative, gradient=gradient, eps=least, solver=solver)
     return root * mean_value.rsqrt()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from wct._eigen import SOLVERS
 from wct._rules import Rule, as_rule
 from wct._solver import full_precision
 from wct._whitening import at_least_float32, split_groups, transform, whitening_matrix
@@ -172,15 +173,23 @@ class ZCANorm2d(RunningCovariance):
         affine: whether there are a weight and a bias for each channel.
         track_running_stats: False uses the batch's statistics in evaluation, too.
         gradient: the rule of the inverse root.
+        solver: how the inverse root is found, as in :func:`wct.inv_sqrtm`: ``newton_schulz`` with
+            the rule ``wct.Newton(5)`` is the papers' Newton-Schulz row.
 
     Raises:
-        ValueError: C not divisible by ``group_size``; in forward, a wrong shape, or one value
-            a channel in training.
+        ValueError: C not divisible by ``group_size``, or an unknown solver; in forward, a wrong
+            shape, one value a channel in training, or a rule that can't be used with the solver.
 
     Example:
         >>> norm = ZCANorm2d(32, group_size=8)
         >>> norm(torch.randn(4, 32, 6, 6)).shape
         torch.Size([4, 32, 6, 6])
+
+        With the values of Robust Differentiable SVD, and of Backpropagation-Friendly
+        Eigendecomposition, where one matrix holds all 64 channels:
+
+        >>> robust = ZCANorm2d(64, group_size=64, eps=1e-2, gradient="taylor")
+        >>> friendly = ZCANorm2d(64, group_size=64, eps=1e-4, gradient="pi")
     """
 
     def __init__(
@@ -193,6 +202,7 @@ class ZCANorm2d(RunningCovariance):
         affine: bool = True,
         track_running_stats: bool = True,
         gradient: str | Rule = "taylor",
+        solver: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -207,8 +217,17 @@ class ZCANorm2d(RunningCovariance):
             device=device,
             dtype=dtype,
         )
+        if solver not in (*SOLVERS, "auto"):
+            raise ValueError(f"unknown solver {solver!r}; there are auto, {', '.join(SOLVERS)}")
+        self.solver = solver
+
+    def whitening(self, covariance: Tensor) -> Tensor:
+        """(covariance + eps I)^(-1/2), (G, n, n) -> (G, n, n)."""
+        return whitening_matrix(covariance, eps=self.eps, gradient=self.rule, solver=self.solver)
 
     def forward(self, features: Tensor) -> Tensor:
         mean, covariance = self.statistics(features)
-        matrix = whitening_matrix(covariance, eps=self.eps, gradient=self.rule)
-        return self.apply_matrix(features, matrix, mean)
+        return self.apply_matrix(features, self.whitening(covariance), mean)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, solver={self.solver!r}"

@@ -106,11 +106,36 @@ def test_what_newton_schulz_cannot_do_is_said():
     eye = torch.eye(3)
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         wct.newton_schulz(eye, iterations=0)
-    with pytest.raises(ValueError, match="positive, finite trace, got 0"):
-        wct.newton_schulz(torch.zeros(3, 3))
-    with pytest.raises(ValueError, match="positive, finite trace, got nan"):
-        wct.newton_schulz(eye * float("nan"))
+    for iterations in (None, 5):
+        with pytest.raises(ValueError, match="trace that is not negative, got -3"):
+            wct.newton_schulz(-eye, iterations=iterations)
+        with pytest.raises(ValueError, match="trace that is not negative, got nan"):
+            wct.newton_schulz(eye * float("nan"), iterations=iterations)
     with pytest.raises(ValueError, match="which the rule 'taylor' needs"):
         wct.sqrtm(eye, gradient="taylor", solver="newton_schulz")
     with pytest.raises(ValueError, match=r"exponents 0\.5 and -0\.5, got 2\.0"):
         wct.matrix_power(eye, 2, solver="newton_schulz")
+
+
+@pytest.mark.parametrize("iterations", [None, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zeros_in_a_batch_are_finite_and_leave_the_others_alone(iterations, dtype):
+    covariance = torch.cat((torch.zeros(1, 3, 3, dtype=dtype), batch([3, 2, 0.5], dtype=dtype)))
+    covariance.requires_grad_()
+    root, inverse = wct.newton_schulz(covariance, iterations=iterations)
+    assert torch.equal(root[0], torch.zeros(3, 3, dtype=dtype))
+    alone = wct.newton_schulz(covariance[1:], iterations=iterations)
+    torch.testing.assert_close(root[1:], alone[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(inverse[1:], alone[1], rtol=1e-4, atol=1e-5)
+    (root.sum() + inverse.sum()).backward()
+    assert bool(torch.isfinite(inverse).all()) and bool(torch.isfinite(covariance.grad).all())
+
+
+@pytest.mark.parametrize("rule", ["exact", "newton"])
+@pytest.mark.parametrize("value", [0.0, -1e-8])
+def test_variance_that_rounding_took_below_zero_has_a_finite_root(rule, value):
+    covariance = (value * torch.eye(4)).requires_grad_()
+    for function in (wct.sqrtm, wct.inv_sqrtm):
+        root = function(covariance, gradient=rule, solver="newton_schulz", eps=1e-10)
+        root.sum().backward()
+        assert bool(torch.isfinite(root).all()) and bool(torch.isfinite(covariance.grad).all())

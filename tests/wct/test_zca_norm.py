@@ -170,3 +170,22 @@ def test_it_stands_in_for_batch_normalization_in_a_network():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_newton_schulz_whitens_as_the_eigensolver_does():
+    x = batch(4, 8, 5, 5)
+    options = {"group_size": 4, "eps": 1e-2, "dtype": torch.float64}
+    by_eigh = wct.ZCANorm2d(8, gradient="exact", solver="eigh", **options)
+    for rule in ("exact", wct.Newton(15)):
+        iterated = wct.ZCANorm2d(8, gradient=rule, solver="newton_schulz", **options)
+        torch.testing.assert_close(iterated(x), by_eigh(x), rtol=1e-4, atol=1e-4)
+    # A few iterations whiten in part: the layer is the iteration, not an eigensolver beside it.
+    few = wct.ZCANorm2d(8, gradient=wct.Newton(2), solver="newton_schulz", **options)
+    assert (few(x) - by_eigh(x)).abs().max() > 1e-2
+
+
+def test_an_unknown_solver_is_refused():
+    with pytest.raises(ValueError, match="unknown solver 'svd'; there are auto, eigh"):
+        wct.ZCANorm2d(16, solver="svd")
+    with pytest.raises(ValueError, match="which the rule 'taylor' needs"):
+        wct.ZCANorm2d(16, solver="newton_schulz", gradient="taylor")(torch.randn(2, 16, 4, 4))
