@@ -2,7 +2,8 @@
 
 The clip is read twice. The first time it is cut into shots, and each shot's statistics are
 recorded on frames from all over it; the second time every frame is painted under those, so that
-colors do not flicker. The sound is copied as it is.
+colors do not flicker. The sound is copied as it is, where the result's container can hold it.
+What is left out, repaired or changed is said at the end, a line each.
 
 Exit codes: 0 done, 1 the clip cannot be read or written, 2 the command line is wrong, 130 stopped.
 """
@@ -10,36 +11,29 @@ Exit codes: 0 done, 1 the clip cannot be read or written, 2 the command line is 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import av
 import numpy as np
-from av.video.reformatter import ColorTrc
 from PIL import Image
 from tqdm import tqdm
 
 import models
 from app import images, stylize
-from app.clips import (
-    CONTAINERS,
-    Clip,
-    ClipError,
-    container_of,
-    copy,
-    encodable,
-    upright_rgb,
-    written_errors,
-)
+from app.clips import CONTAINERS, Clip, container_of, try_out, upright_rgb, write
 from app.images import ImageError, Picture
 from app.limits import Limits
 from app.look import Look
 from app.painter import Painter
 from app.region_painter import Held
+from app.terminal import show_anything
 
 # A cut: the frame, at this size, differs from the one before by as many levels on average, and
 # by several times what the shot's frames differ by. A fast pan fails the second, noise the first.
@@ -57,8 +51,6 @@ PAN_SIDE = 512
 CLEAR_PEAK = 0.4
 # From there on a match is as good as any. Below, one frame that shows it so much better is asked.
 FULL_PEAK, CLEARER = 0.85, 0.2
-
-_HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
 
 
 @dataclass(frozen=True)
@@ -231,16 +223,19 @@ def repaint(
     *,
     max_size: int | None = None,
     hold: bool = True,
+    sound: bool = True,
     strip: bool = False,
     quiet: bool = False,
 ) -> list[str]:
     """Paint a clip and write it, whole or not at all; returns notes on what was left out.
 
-    The frames keep their times, and the sound its bytes. An odd width or height grows by one.
+    The frames keep the times between them, and the sound its bytes where the container can hold
+    it. The result begins at 0. An odd width or height grows by one.
 
     Args:
         target: its suffix is one of mp4, m4v, mov, mkv, webm.
         hold: keep each shot's statistics; without, every frame is painted by itself, and flickers.
+        sound: keep the sound.
         strip: leave out the clip's title, dates, place and other tags.
         quiet: no progress bar.
 
@@ -248,67 +243,50 @@ def repaint(
         ClipError: the clip cannot be read, or the result not be written.
         ValueError: another suffix.
     """
-    container, *encoder = container_of(target)
+    container = container_of(target)
     clip = Clip(source)
     survey = ShotSurvey(painter, style, look, max_size=max_size, hold=hold)
     bar = {"disable": True if quiet else None, "unit": "frame", "dynamic_ncols": True}
-    with clip.opened() as reading:
-        expected = reading.streams.video[0].frames or None
-        for frame in tqdm(clip.contents(reading), "looking for shots", expected, **bar):
-            survey.add(upright_rgb(frame))
-    frames = survey.finish()
-    if not frames:
-        raise ClipError(str(source), "holds no frame that can be read")
-    with (
-        images.writing_whole(target) as part,
-        written_errors(target),
-        av.open(str(part), "w", format=container) as writing,
-        clip.opened() as reading,
-        tqdm(desc="painting", total=frames, **bar) as progress,
-    ):
-        if not strip:
-            writing.metadata.update(reading.metadata)
-        paint = _Painting(survey, clip, progress)
-        copy(clip, reading, writing, encoder, survey.size, paint)
+    with images.writing_whole(target) as part:
+        # What the disk or the container refuses is known before any work.
+        try_out(part, target)
+        with clip.opened() as reading:
+            clip.plan(reading, container.name, sound=sound)
+        with clip.opened() as reading:
+            for frame in tqdm(clip.survey(reading), "looking for shots", clip.expected, **bar):
+                survey.add(upright_rgb(frame))
+        with tqdm(desc="painting", total=survey.finish(), **bar) as progress:
+            paint = _Painting(survey, progress)
+            write(clip, part, target, survey.size, paint, strip=strip)
     return clip.notes
 
 
 class _Painting:
     """Paints the frames of a clip, one after the other, each under its shot's statistics."""
 
-    def __init__(self, survey: ShotSurvey, clip: Clip, progress: tqdm) -> None:
-        self.clip, self._survey, self._progress = clip, survey, progress
+    def __init__(self, survey: ShotSurvey, progress: tqdm) -> None:
+        self._survey, self._progress = survey, progress
         self._shots = iter(survey.shots)
         self._shot = next(self._shots)
-        self._count, self._last, self._pan = 0, None, Pan()
+        self._count, self._pan = 0, Pan()
 
-    def __call__(self, frame: av.VideoFrame, step: int) -> av.VideoFrame:
-        """The painted frame, ready for the encoder.
-
-        Args:
-            step: ticks to the next frame, for one whose time is missing or does not advance.
-        """
-        if frame.color_trc in _HIGH_DYNAMIC_RANGE:
-            self.clip.note("its high dynamic range is read as the standard one: colors look flat")
+    def __call__(self, rgb: np.ndarray) -> np.ndarray:
+        """The painted pixels of the next frame, from its own: (H, W, 3) uint8."""
         if self._count == self._shot.last:
             self._shot = next(self._shots, self._shot)
         self._count += 1
         survey = self._survey
-        photo = _small(upright_rgb(frame), survey.max_size)
+        photo = _small(rgb, survey.max_size)
         moved = self._pan.follow(photo)
         held = self._shot.held
-        rgb = survey.painter.paint_frame(photo, survey.style, survey.look, held, moved)
-        painted = encodable(rgb, *survey.size)
-        painted.pts, painted.time_base = frame.pts, frame.time_base
-        if self._last is not None and (frame.pts is None or frame.pts <= self._last):
-            painted.pts = self._last + step
-        self._last = painted.pts or 0
+        painted = survey.painter.paint_frame(photo, survey.style, survey.look, held, moved)
         self._progress.update()
         return painted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    show_anything()
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -319,38 +297,69 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise stylize.CommandError(f"{args.clip} would be written over; choose another --out")
         painter = Painter(args.checkpoint, args.device, Limits(remembered_content=0))
         style = stylize.style_of(args.style, args.blend, painter)
-        args.out.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(args.out)
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {images.one_line(str(error))}", file=sys.stderr)
         return 2
-    started = time.perf_counter()
+    out, started = images.one_line(str(args.out)), time.perf_counter()
     try:
-        notes = repaint(
-            args.clip,
-            args.out,
-            painter,
-            style,
-            stylize.look_of(args),
-            max_size=args.max_size,
-            strip=args.strip,
-        )
+        with _terminated_as_interrupted():
+            notes = repaint(
+                args.clip,
+                args.out,
+                painter,
+                style,
+                stylize.look_of(args),
+                max_size=args.max_size,
+                sound=args.sound,
+                strip=args.strip,
+            )
     except ImageError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"interrupted: {args.out} was not written", file=sys.stderr)
+        print(f"interrupted: {out} was not written", file=sys.stderr)
         return 130
     for note in notes:
-        print(f"{args.clip}: {note}", file=sys.stderr)
-    print(f"painted in {time.perf_counter() - started:.1f} s; see {args.out}", file=sys.stderr)
+        print(f"{images.one_line(str(args.clip))}: {note}", file=sys.stderr)
+    print(f"painted in {time.perf_counter() - started:.1f} s; see {out}", file=sys.stderr)
     return 0
+
+
+def _make_room(target: Path) -> None:
+    """The folder of a result, without what killed processes left of theirs."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        images.remove_leftovers([target.parent])
+    except OSError as error:
+        raise stylize.CommandError(
+            f"--out {target}: cannot be written: {error.strerror}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Inside, SIGTERM ends the program as Ctrl-C does, with nothing left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m app.video",
         description="Repaint a clip in the style of a painting, without flicker, sound kept.",
-        epilog="Exit codes: 0 done, 1 the clip cannot be read, 2 the command line is wrong.",
+        epilog="Exit codes: 0 done, 1 the clip cannot be read, or the result not be written, "
+        "2 the command line is wrong, 130 interrupted.",
     )
     parser.add_argument("clip", type=Path, metavar="CLIP", help="a video of any kind")
     stylize.add_style_options(parser)
@@ -363,6 +372,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--strip", action="store_true", help="leave out the clip's title, dates, place, other tags"
+    )
+    parser.add_argument(
+        "--no-sound", dest="sound", action="store_false", help="leave out the clip's sound"
     )
     stylize.add_network_options(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a result that exists")

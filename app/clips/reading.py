@@ -1,78 +1,346 @@
-"""Reading a clip: its container, its frames upright and in sRGB, and its packets of sound."""
+"""Reading a clip twice: first to learn what is in it, then to take it over packet by packet."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import av
-import numpy as np
-from av.video.reformatter import Colorspace
+from av.stream import Discard, Disposition
+from av.video.reformatter import ColorTrc
 
-from app.images import ImageError
+from app.clips import opening, tracks
+from app.clips.frames import Deinterlacer, upright_alpha
+from app.clips.opening import ClipError
+from app.clips.timeline import CLOCKS_JUMP, Timeline
+from app.clips.tracks import Track
 
-_UNSPECIFIED = 2  # color spaces of frames, numbered as H.273 does
-_HD = 720  # rows: from there on, untagged video is BT.709 by custom, and BT.601 below
+# Pictures beside the video: covers, thumbnails of chapters.
+_PICTURES = Disposition.attached_pic | Disposition.timed_thumbnails
+_HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
+# Codecs whose transparency another decoder than the usual reads.
+_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 
+# A damaged end of so many seconds is no damaged frame: the clip is cut off.
+_CUT_OFF = 1.0
+_PRIMING = 0.1
+# The demuxer is asked so many times to go on behind a damaged place.
+_ATTEMPTS = 100
+_NAMED = 3  # places of damage
 
-class ClipError(ImageError):
-    """A clip that cannot be read or written; its text is one line, "FILE: reason"."""
+_REFUSALS = (av.error.FFmpegError, ValueError, MemoryError)
 
 
 @dataclass
-class Clip:
-    """A clip's frames, upright and in sRGB, and what is known of it after they were read.
+class _Damage:
+    """What of one stream could not be decoded: packets, by their number, and their seconds."""
 
-    Raises ClipError while it is read, naming the file, where it is not a whole clip.
+    packets: set[int] = field(default_factory=set)
+    times: list[float] = field(default_factory=list)
+    decoded: int = 0  # frames
+    since: int = 0  # packets that failed after the last that did not
+
+    def add(self, number: int, packet: av.Packet) -> None:
+        self.packets.add(number)
+        time = packet.dts if packet.pts is None else packet.pts
+        self.times.append(math.nan if time is None else float(time * packet.time_base))
+        self.since += 1
+
+
+class Clip:
+    """A clip's frames and sound, and what is known of it after it was read once.
+
+    path: the file. tracks: of sound and subtitles to be kept; set by `plan`, and `survey` removes
+    those of which nothing can be decoded. expected: frames, as the container says. notes: what is
+    left out or changed, a sentence each. count: of frames, start: seconds from which the first
+    frame or sound is shown, transparent: whether any frame is; known after `survey`.
+
+    Raises ClipError while it is read, naming the file.
     """
 
-    path: Path
-    notes: list[str] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[av.container.InputContainer]:
-        """The container, with its first video stream decoded by all cores."""
-        if not self.path.is_file():
-            raise ClipError(str(self.path), "no such file")
-        try:
-            container = av.open(str(self.path))
-        except av.error.FFmpegError as error:
-            raise self._unreadable(error) from error
-        with container:
-            if not container.streams.video:
-                raise ClipError(str(self.path), "holds no video")
-            container.streams.video[0].thread_type = "AUTO"
-            yield container
-
-    def contents(
-        self, container: av.container.InputContainer, *, sound: bool = False
-    ) -> Iterator[av.VideoFrame | av.Packet]:
-        """The frames of the first video stream and, where asked, the packets of the sound."""
-        video = container.streams.video[0]
-        try:
-            for packet in container.demux(video, *(container.streams.audio if sound else ())):
-                if packet.stream is video:
-                    yield from packet.decode()
-                elif packet.dts is not None:  # not the empty one at the end
-                    yield packet
-        except av.error.FFmpegError as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: av.error.FFmpegError) -> ClipError:
-        return ClipError(str(self.path), f"cannot be read as a clip: {error.strerror}")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tracks: list[Track] = []
+        self.notes: list[str] = []
+        self.expected: int | None = None
+        self.count, self.start, self.transparent = 0, 0.0, False
+        self._timeline = Timeline()
+        self._damage: dict[int, _Damage] = defaultdict(_Damage)
+        self._stumbles, self._error = 0, None  # of the container's reader at the end
 
     def note(self, text: str) -> None:
         """Say something once."""
         if text not in self.notes:
             self.notes.append(text)
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[av.container.InputContainer]:
+        """The container."""
+        with opening.opened(self.path) as container:
+            yield container
 
-def upright_rgb(frame: av.VideoFrame) -> np.ndarray:
-    """A decoded frame as pixels (H, W, 3) uint8, turned as its display matrix says."""
-    space = frame.colorspace
-    if space == _UNSPECIFIED:
-        space = Colorspace.ITU709 if frame.height >= _HD else Colorspace.ITU601
-    rgb = frame.to_ndarray(format="rgb24", src_colorspace=space)
-    return np.rot90(rgb, round(frame.rotation / 90) % 4)
+    def video(self, container: av.container.InputContainer) -> av.VideoStream:
+        """The stream to be painted: of those that are no pictures the default one, or the first."""
+        streams = [s for s in container.streams.video if not s.disposition & _PICTURES]
+        if not streams:
+            only = " but a picture" if container.streams.video else ""
+            raise ClipError(str(self.path), f"holds no video{only}")
+        known = [stream for stream in streams if stream.codec_context is not None]
+        if not known:
+            raise ClipError(str(self.path), "its video is of a kind that is not known here")
+        chosen = next((s for s in known if s.disposition & Disposition.default), known[0])
+        if len(streams) > 1:
+            place = streams.index(chosen) + 1
+            self.note(f"only number {place} of its {len(streams)} videos is kept")
+        if len(container.streams.video) > len(streams):
+            self.note("its cover picture was left out")
+        return chosen
+
+    def plan(
+        self, container: av.container.InputContainer, target: str, *, sound: bool = True
+    ) -> None:
+        """Decide which sound and subtitles a result in a container of this name will have.
+
+        Reads from the container's beginning, and leaves it somewhere. sound: keep it.
+        """
+        video = self.video(container)
+        self.expected = video.frames or None
+        if not self.expected and container.duration:
+            self.expected = round(container.duration / av.time_base * rate_of(video)) or None
+        self.tracks, notes = tracks.plan(container, target, sound=sound)
+        for text in notes:
+            self.note(text)
+
+    def survey(self, container: av.container.InputContainer) -> Iterator[av.VideoFrame]:
+        """Every frame, while the times of all packets are noted, and what is damaged.
+
+        The sound is decoded, too, to know of its damage.
+        """
+        self.count, self.transparent = 0, False
+        self._timeline = Timeline(jumps=bool(CLOCKS_JUMP & set(container.format.name.split(","))))
+        self._damage.clear()
+        last = None
+        for frame in self._decoded(container, surveying=True):
+            if isinstance(frame, av.VideoFrame):
+                self.count += 1
+                last = frame.time
+                if frame.color_trc in _HIGH_DYNAMIC_RANGE:
+                    self.note(
+                        "its high dynamic range is read as the standard one: colors look flat"
+                    )
+                self.transparent = self.transparent or upright_alpha(frame) is not None
+                yield frame
+        self._timeline.repair()
+        self.start = self._first_shown(container)
+        self._check_end(container, last)
+        self._note_damage(container)
+
+    def contents(
+        self, container: av.container.InputContainer
+    ) -> Iterator[av.VideoFrame | av.Packet]:
+        """Frames, and packets of the tracks, in their order and with their times repaired.
+
+        After `survey`. What could not be decoded then is left out.
+        """
+        self._timeline.rewind()
+        yield from self._decoded(container, surveying=False)
+
+    def _first_shown(self, container: av.container.InputContainer) -> float:
+        """Seconds: where the result begins."""
+        first = self._timeline.first(self._video)
+        starts = [] if first is None else [first]
+        for track in self.tracks:
+            stream = container.streams[track.index]
+            if stream.type == "audio" and stream.start_time is not None:
+                starts.append(float(stream.start_time * stream.time_base))
+        start = min(starts, default=0.0)
+        # What an encoder of sound puts before the first is no beginning.
+        return first if first is not None and first - start < _PRIMING else start
+
+    def _check_end(self, container: av.container.InputContainer, last: float | None) -> None:
+        """Raise ClipError where nothing was decoded, at all or at the end."""
+        video = self.video(container)
+        damage = self._damage[video.index]
+        if not self.count:
+            why = f": {opening.reason(self._error)}" if self._error else ""
+            raise ClipError(str(self.path), f"holds no frame that can be decoded{why}")
+        step = float(1 / rate_of(video))
+        lost = (damage.since + self._stumbles) * step
+        if self._stumbles and container.duration and last is not None:
+            end = (container.start_time or 0) + container.duration
+            lost = max(lost, end / av.time_base - last - step)
+        failed = len(damage.packets)
+        if lost >= _CUT_OFF or (damage.since > 2 and failed >= self.count):
+            where = "" if last is None else f" after {_clock(last - self.start)}"
+            raise ClipError(
+                str(self.path), f"cannot be read as a clip: nothing{where} can be decoded"
+            )
+        if self._stumbles:
+            self.note("its end is damaged: what can be read before it was painted")
+
+    def note_left_out(self, what: str, times: list[float]) -> None:
+        """Say that damaged pieces were left out, and where: the clip's own seconds."""
+        places = [_clock(time - self.start) for time in times[:_NAMED]]
+        more = len(times) - len(places)
+        where = ", ".join(places) + (f" and {more} more places" if more else "")
+        pieces = "1 damaged piece" if len(times) == 1 else f"{len(times)} damaged pieces"
+        verb = "was" if len(times) == 1 else "were"
+        self.note(f"{pieces} {what} {verb} left out, at {where}")
+
+    def _note_damage(self, container: av.container.InputContainer) -> None:
+        for stream in container.streams:
+            damage = self._damage.get(stream.index)
+            if damage is None or not damage.packets:
+                continue
+            what = "of its frames" if stream.type == "video" else "of its sound"
+            if stream.type == "audio" and not damage.decoded:
+                self.note(f"track {stream.index} {what} was left out: it cannot be decoded")
+                self.tracks = [track for track in self.tracks if track.index != stream.index]
+                continue
+            self.note_left_out(what, damage.times)
+        for index in self._timeline.changed:
+            if container.streams[index].type == "audio":
+                self.note("its sound had times that repeat or go back: they were repaired")
+
+    def _decoded(
+        self, container: av.container.InputContainer, *, surveying: bool
+    ) -> Iterator[av.VideoFrame | av.Packet]:
+        video = self.video(container)
+        decoder, deinterlace = _decoder(video), Deinterlacer()
+        # The frames of fields have times between those of the stream.
+        self._video, self._tick = video.index, video.time_base / 2
+        self._step = max(1, round(1 / (rate_of(video) * self._tick)))
+        kept = {track.index: track for track in self.tracks}
+        streams = [video, *(s for s in container.streams if s.index in kept)]
+        counts = dict.fromkeys((stream.index for stream in streams), -1)
+        for packet in self._packets(container, streams, surveying=surveying):
+            index = packet.stream_index
+            counts[index] += 1
+            if index == video.index:
+                for frame in self._frames(decoder, packet, counts[index], surveying=surveying):
+                    frame.time_base = video.time_base
+                    yield from self._timed(deinterlace(frame), surveying=surveying)
+                continue
+            if packet.stream.type == "audio":
+                self._retime(packet, surveying=surveying)
+            if not surveying:
+                if counts[index] not in self._damage[index].packets:
+                    yield packet
+            elif packet.stream.type == "audio" and kept[index].decodes:
+                self._listen(packet, counts[index])
+        for frame in self._frames(decoder, None, 0, surveying=surveying):
+            frame.time_base = video.time_base
+            yield from self._timed(deinterlace(frame), surveying=surveying)
+        yield from self._timed(deinterlace(None), surveying=surveying)
+        if deinterlace.at_work:
+            self.note("it is interlaced: its fields were made whole frames (bwdif)")
+
+    def _timed(
+        self, frames: Iterator[av.VideoFrame], *, surveying: bool
+    ) -> Iterator[av.VideoFrame]:
+        """Frames with their times noted, or repaired, in half ticks of the stream."""
+        for frame in frames:
+            ratio = frame.time_base / self._tick
+            if surveying:
+                time = None if frame.pts is None else round(frame.pts * ratio)
+                duration = round((frame.duration or 0) * ratio) or self._step
+                self._timeline.note(self._video, self._tick, time, duration)
+            else:
+                duration = round((frame.duration or 0) * ratio)
+                frame.pts = self._timeline.next(self._video)
+                frame.time_base, frame.duration = self._tick, duration
+            yield frame
+
+    def _packets(
+        self,
+        container: av.container.InputContainer,
+        streams: list[av.stream.Stream],
+        *,
+        surveying: bool,
+    ) -> Iterator[av.Packet]:
+        """Packets of these streams, also those behind what the container's reader stumbles over."""
+        for stream in container.streams:
+            if stream not in streams:
+                stream.discard = Discard.all
+        stumbles, error = 0, None
+        while stumbles <= _ATTEMPTS:
+            try:
+                for packet in container.demux(streams):
+                    if packet.dts is not None or packet.pts is not None or packet.size:
+                        stumbles = 0
+                        yield packet
+                break
+            except (*_REFUSALS, OSError) as stumble:
+                stumbles, error = stumbles + 1, stumble
+        if surveying:
+            self._stumbles, self._error = stumbles, error
+
+    def _frames(
+        self,
+        decoder: av.VideoCodecContext,
+        packet: av.Packet | None,
+        number: int,
+        *,
+        surveying: bool,
+    ) -> list[av.VideoFrame]:
+        damage = self._damage[self._video]
+        try:
+            frames = decoder.decode(packet)
+        except _REFUSALS:
+            if surveying and packet is not None:
+                damage.add(number, packet)
+            return []
+        if surveying and frames:
+            damage.decoded, damage.since = damage.decoded + len(frames), 0
+        return frames
+
+    def _listen(self, packet: av.Packet, number: int) -> None:
+        damage = self._damage[packet.stream_index]
+        try:
+            damage.decoded += len(packet.decode())
+        except _REFUSALS:
+            damage.add(number, packet)
+
+    def _retime(self, packet: av.Packet, *, surveying: bool) -> None:
+        index = packet.stream_index
+        if surveying:
+            time = packet.pts if packet.dts is None else packet.dts
+            self._timeline.note(index, packet.time_base, time, packet.duration)
+            return
+        packet.dts = self._timeline.next(index)
+        packet.pts = packet.dts  # sound is decoded as it is heard
+
+
+def rate_of(video: av.VideoStream) -> Fraction:
+    """Frames a second, or what comes nearest."""
+    rate = video.average_rate or video.guessed_rate
+    return rate if rate and 0 < rate <= 1000 else Fraction(25)
+
+
+def _decoder(video: av.VideoStream) -> av.VideoCodecContext:
+    """One that reads transparency, and says of which packet it is that it cannot be decoded."""
+    context = video.codec_context
+    other = _ALPHA_DECODERS.get(context.name)
+    tags = {key.lower(): value for key, value in video.metadata.items()}
+    if other in av.codecs_available and tags.get("alpha_mode") == "1":
+        context = av.CodecContext.create(other, "r")
+    # Threads that decode several frames at once would say it later, and lose others with it.
+    context.thread_type = "SLICE"
+    context.options = {"max_pixels": str(opening.MAX_PIXELS)}
+    return context
+
+
+def _clock(seconds: float) -> str:
+    """A place in a clip, as players show it: 1:02:03.4."""
+    if not math.isfinite(seconds):
+        return "an unknown place"
+    tenths = round(max(0.0, seconds) * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{minutes}:{rest // 10:02}.{rest % 10}"
+    return f"{hours}:{clock:0>7}" if hours else clock
