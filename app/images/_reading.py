@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from PIL import Image, ImageCms, UnidentifiedImageError
 
+from app.images import _containers
 from app.images._color import through_profile
 from app.images._exif import kept_exif, upright
 from app.images._levels import eight_bit, split_alpha
@@ -91,6 +92,7 @@ def _read(file: BinaryIO, name: str, max_pixels: int, max_size: int | None) -> P
     file.seek(0)
     if not head:
         raise ImageError(name, "is empty (0 bytes)")
+    _containers.check(file, name, max_pixels)
     readable = [format for format in _READABLE if format in _registered()]
     try:
         with warnings.catch_warnings():
