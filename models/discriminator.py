@@ -90,19 +90,28 @@ class FeatureDiscriminator(nn.Module):
         means = [features[layer].float().square().mean() for layer in self.layers]
         self.sizes.copy_(torch.stack(means).sqrt().clamp_min(1e-6))
 
-    def all_heads(self, features: Mapping[str, Tensor]) -> list[Tensor]:
-        """Layer -> (B, C, H, W), any sizes -> (B, D, h, w) a layer.
+    def hidden(self, features: Mapping[str, Tensor]) -> list[Tensor]:
+        """Layer -> (B, C, H, W), any sizes -> what the heads see, (B, width, h, w) a layer.
 
         A map smaller than the kernel, as the deepest of a small crop is, is repeated at its border.
         """
-        scores = []
+        hidden = []
         for layer, size in zip(self.layers, self.sizes.unbind(), strict=True):
             x = features[layer]
             below, right = (max(0, KERNEL - side) for side in x.shape[-2:])
             if below or right:
                 x = F.pad(x, (0, right, 0, below), mode="replicate")
-            scores.append(self.stacks[layer](x / size))
-        return scores
+            hidden.append(self.stacks[layer][:-1](x / size))
+        return hidden
+
+    def heads(self, hidden: list[Tensor]) -> list[Tensor]:
+        """The scores of every domain for what :meth:`hidden` gave: (B, D, h, w) a layer."""
+        pairs = zip(self.layers, hidden, strict=True)
+        return [self.stacks[layer][-1](x) for layer, x in pairs]
+
+    def all_heads(self, features: Mapping[str, Tensor]) -> list[Tensor]:
+        """Layer -> (B, C, H, W), any sizes -> (B, D, h, w) a layer."""
+        return self.heads(self.hidden(features))
 
     def forward(self, features: Mapping[str, Tensor], domains: Tensor) -> list[Tensor]:
         """The scores of each image's own domain, ``domains`` (B,): (B, h, w) a layer."""

@@ -99,7 +99,9 @@ def grid_share(image: Tensor, period: int) -> Tensor:
     return (pattern.square().mean((1, 2, 3)) / energy).mean()
 
 
-def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
+def generator_adversarial(
+    heads: Sequence[Tensor], domains: Tensor, named: Tensor | None = None
+) -> Tensor:
     """LSGAN: scores pulled to 1 by a picture's own head, to 0 by all others; mean over the scales.
 
     The other heads are what keeps one painter's strokes out of another's pictures.
@@ -107,6 +109,7 @@ def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
     Args:
         heads: (B, D, H, W) a scale, scores of every domain's head.
         domains: (B,), each picture's own.
+        named: (B,), 1 for pictures that count, 0 for those whose domain has no head; None: all do.
     """
     own = torch.zeros_like(heads[0][:, :, 0, 0])
     own[torch.arange(len(domains), device=domains.device), domains] = 1
@@ -114,7 +117,8 @@ def generator_adversarial(heads: Sequence[Tensor], domains: Tensor) -> Tensor:
     for scores in heads:
         errors = (scores - own[:, :, None, None]).square().mean((2, 3))
         others = (errors * (1 - own)).sum(1) / max(1, own.shape[1] - 1)
-        total = total + ((errors * own).sum(1) + OTHER_HEADS * others).mean()
+        each = (errors * own).sum(1) + OTHER_HEADS * others
+        total = total + (each if named is None else each * named).mean()
     return total / len(heads)
 
 

@@ -18,6 +18,7 @@ from models.efficient import EfficientNetFeatures
 from models.finish import Finish, Finishes, Ground
 from models.network import Repainter
 from models.perceptual import PerceptualNetwork
+from models.reference import discriminator_reference, generator_reference
 from models.strokes import Canvas
 from models.style_code import StyleCode
 
@@ -38,6 +39,8 @@ class Weights:
     flatness: float = 0.0  # variation where the photo is plain
     grid: float = 0.0  # what repeats with the network's stride
     adversarial: float = 0.0
+    reference: float = 0.0  # adversarial, by the head that is told the reference
+    likeness: float = 0.0  # of the discriminator's features' moments to the reference's
     reconstruction: float = 0.0
     cycle: float = 0.0
     content_code: float = 0.0
@@ -82,6 +85,9 @@ class Batch:
         canvas: where the photos lie under the strokes that the network sees.
         grounds: what each photo's style wants of it; nothing where there are none.
         calm: how many times its total variation counts, for each photo; once where there are none.
+        signatures: (B, N), of the paintings, where the discriminator is told them.
+        named: (B,), 1 where a painting's domain is one painter or school, 0 where it is of many and
+            has no head of its own; None: all are.
         taught: the learned codes, by number, that the first photos are painted with; their
             paintings only say what the result should look like.
         window: top and left, 0 to JITTER - 1: where the frozen networks look.
@@ -96,6 +102,8 @@ class Batch:
     canvas: Canvas = field(default_factory=Canvas)
     grounds: tuple[Ground, ...] = ()
     calm: tuple[float, ...] = ()
+    signatures: Tensor | None = None
+    named: Tensor | None = None
 
     def seen(self, images: Tensor) -> Tensor:
         """The part of images (B, 3, side, side) that the frozen networks look at."""
@@ -244,11 +252,20 @@ class GeneratorObjective(nn.Module):
     ) -> Judged:
         discriminator = self.judges.discriminator
         of_painted = self.judges.project(batch.seen(painted))
-        if weights.adversarial > 0:
-            discriminator.requires_grad_(False)
+        discriminator.requires_grad_(False)
+        if batch.signatures is not None:
+            hidden = discriminator.hidden(of_painted)
+            heads = discriminator.heads(hidden)
+            if weights.reference > 0:
+                scores = discriminator.reference_scores(hidden, batch.signatures)
+                terms["reference"] = generator_reference(scores)
+            if weights.likeness > 0:
+                terms["likeness"] = discriminator.unlikeness(of_painted, batch.signatures)
+        elif weights.adversarial > 0:
             heads = discriminator.all_heads(of_painted)
-            discriminator.requires_grad_(True)
-            terms["adversarial"] = losses.generator_adversarial(heads, batch.domains)
+        if weights.adversarial > 0:
+            terms["adversarial"] = losses.generator_adversarial(heads, batch.domains, batch.named)
+        discriminator.requires_grad_(True)
         with torch.no_grad():
             of_x, of_y = (
                 self.judges.project(batch.seen(images))
@@ -275,26 +292,46 @@ class DiscriminatorObjective(nn.Module):
         super().__init__()
         self.discriminator, self.photo_domain = discriminator, photo_domain
 
-    def forward(self, judged: Judged, domains: Tensor) -> Tensor:
+    def forward(
+        self,
+        judged: Judged,
+        domains: Tensor,
+        signatures: Tensor | None = None,
+        named: Tensor | None = None,
+    ) -> Tensor:
         """The loss, a mean over the batch and the scales.
 
         Args:
             domains: (B,), the paintings'.
+            signatures, named: as in :class:`Batch`.
         """
-        of_x, of_y, of_painted = judged
+        if signatures is None:
+            return self._of_heads(*map(self.discriminator.all_heads, judged), domains)
+        hidden = tuple(map(self.discriminator.hidden, judged))
+        heads = map(self.discriminator.heads, hidden)
+        return self._of_heads(*heads, domains, named) + discriminator_reference(
+            self.discriminator, hidden, signatures, domains
+        )
+
+    def _of_heads(
+        self,
+        photos: list[Tensor],
+        real: list[Tensor],
+        fake: list[Tensor],
+        domains: Tensor,
+        named: Tensor | None = None,
+    ) -> Tensor:
         index = torch.arange(len(domains), device=domains.device)
+        known = 1.0 if named is None else named[:, None, None, None]
         total = torch.zeros((), device=domains.device)
-        real = self.discriminator.all_heads(of_y)
-        fake = self.discriminator.all_heads(of_painted)
-        photos = self.discriminator.all_heads(of_x)
         for scores_y, scores_p, scores_x in zip(real, fake, photos, strict=True):
             own = torch.zeros_like(scores_y[:, :, :1, :1])
             own[index, domains] = 1.0
             photo_own = torch.zeros_like(own)
             photo_own[:, self.photo_domain] = 1.0
-            true = (scores_y - 1).square() * own + (scores_x - 1).square() * photo_own
-            false = scores_p.square() * own
-            others = scores_y.square() * (1 - own) + scores_x.square() * (1 - photo_own)
+            true = (scores_y - 1).square() * own * known + (scores_x - 1).square() * photo_own
+            false = scores_p.square() * own * known
+            others = scores_y.square() * (1 - own) * known + scores_x.square() * (1 - photo_own)
             per_image = (true + 2 * false).mean((2, 3)).sum(1) / 2
             total = total + (per_image + others.mean((2, 3)).sum(1) / (own.shape[1] - 1)).mean()
         return total / len(real)
