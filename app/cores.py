@@ -64,10 +64,15 @@ class FairShare:
 
     Args:
         reader: what is used up to now, or None where that is not known: nothing is adjusted then.
+        clock: seconds, as the readings have them.
     """
 
-    def __init__(self, reader: Callable[[], Reading | None] = read) -> None:
-        self._reader, self._last = reader, reader()
+    def __init__(
+        self,
+        reader: Callable[[], Reading | None] = read,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._reader, self._clock, self._last = reader, clock, reader()
         self._most = self._chosen = 0
         self._patience, self._again = PATIENCE, 0.0
 
@@ -76,8 +81,12 @@ class FairShare:
         threads = torch.get_num_threads()
         if threads != self._chosen:
             self._most = self._chosen = threads
-        now = self._reader() if self._most > 1 and self._last is not None else None
-        if now is None or now.clock - self._last.clock < SHORTEST:
+        if self._last is None or self._most == 1:
+            return threads
+        if self._clock() - self._last.clock < SHORTEST:
+            return threads
+        now = self._reader()
+        if now is None:
             return threads
         passed = now.clock - self._last.clock
         waited = (now.waited - self._last.waited) / passed

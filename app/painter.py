@@ -17,6 +17,7 @@ import torch
 
 import models
 from app import color, images, mapped, tiles
+from app.cores import FairShare
 from app.limits import CONTENT_BYTES, LIMITS, Limits
 from app.look import AS_THE_STYLE, Look
 from app.region_painter import Held, RegionPainter
@@ -58,6 +59,13 @@ class Painter:
         # The demo serves each visitor in a thread of its own. One picture at a time is as fast on
         # one device, and holds no more memory than one.
         self._one_at_a_time = threading.Lock()
+        if self.device.type == "cpu":
+            self._cores = FairShare()
+            for hop in self.network.hops:
+                hop.register_forward_pre_hook(self._share_cores)
+
+    def _share_cores(self, *_: object) -> None:
+        self._cores.adjust()
 
     def style(
         self, name_or_path: str | os.PathLike, *, max_pixels: int = images.MAX_PIXELS

@@ -38,3 +38,12 @@ def blurred(image: Tensor, deviation: float) -> Tensor:
     rows, columns = (torch.fft.fftfreq(image.shape[-2]), torch.fft.rfftfreq(image.shape[-1]))
     gain = torch.exp(-2 * (math.pi * deviation) ** 2 * (rows[:, None] ** 2 + columns**2))
     return torch.fft.irfft2(torch.fft.rfft2(image) * gain, s=image.shape[-2:])
+
+
+def standardized(image: Tensor) -> Tensor:
+    """The image with mean 0 and standard deviation 1, whatever the number of threads.
+
+    Torch adds up a large image in as many parts as there are threads, and rounds accordingly; rows
+    are added up by one thread each.
+    """
+    return (image - image.mean(-1).mean()) / image.std()

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.configuration import STRIDE
-from models.finish import AS_THE_STYLE, Amounts
-from models.periodic import SEED, SIDE, Origins, blurred, cut
+from models.finish import AS_THE_STYLE, Amounts, guided
+from models.periodic import SEED, SIDE, Origins, blurred, cut, standardized
 
 WIDTH = 2.0  # pixels, of a stroke: the standard deviation across it
 LENGTH = 8  # pixels to each side of a stroke's middle
@@ -103,8 +103,7 @@ def _plain(means: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _enlarged(blocks: Tensor, size: Sequence[int]) -> Tensor:
-    whole = F.interpolate(blocks, scale_factor=BLOCK, mode="bilinear", align_corners=False)
-    return whole[..., : size[0], : size[1]]
+    return guided.enlarged(blocks, BLOCK)[..., : size[0], : size[1]]
 
 
 @functools.cache
@@ -114,7 +113,7 @@ def _canvas() -> Tensor:
     with torch.no_grad():
         noise = blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), WIDTH)
         flow = blurred(torch.randn(1, 1, SIDE, SIDE, generator=draw), FLOW)
-        flow = TILT + TURNS * (flow - flow.mean()) / flow.std()
+        flow = TILT + TURNS * standardized(flow)
         directions = torch.cat([flow.cos(), flow.sin()], 1)
         places = torch.arange(SIDE, dtype=torch.float32)
         start = torch.stack(torch.meshgrid(places, places, indexing="xy"))[None]
@@ -125,7 +124,7 @@ def _canvas() -> Tensor:
                 place = place + sign * _at(directions, place)
                 strokes += _at(noise, place)
         strokes -= blurred(strokes, COARSEST)
-        return (strokes - strokes.mean()) / strokes.std()
+        return standardized(strokes)
 
 
 def _at(image: Tensor, places: Tensor) -> Tensor:

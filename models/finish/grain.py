@@ -39,5 +39,5 @@ def paper() -> Tensor:
     """Grain of mean 0 and standard deviation 1, (1, 1, SIDE, SIDE), on a canvas that repeats."""
     side = periodic.SIDE
     draw = torch.Generator().manual_seed(periodic.SEED + 1)
-    grain = periodic.blurred(torch.randn(1, 1, side, side, generator=draw), FINEST)
-    return (grain - grain.mean()) / grain.std()
+    noise = torch.randn(1, 1, side, side, generator=draw)
+    return periodic.standardized(periodic.blurred(noise, FINEST))

@@ -67,7 +67,10 @@ def planes(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Te
 
 def enlarged(maps: Tensor, times: int) -> Tensor:
     """Maps (B, C, h, w) between the middles of their pixels: (B, C, times h, times w)."""
-    return F.interpolate(maps, scale_factor=times, mode="bilinear", align_corners=False)
+    # Channels as images: of three together torch rounds otherwise with another number of threads.
+    each = maps.flatten(0, 1)[:, None]
+    whole = F.interpolate(each, scale_factor=times, mode="bilinear", align_corners=False)
+    return whole.view(*maps.shape[:2], *whole.shape[-2:])
 
 
 def _windows(maps: Tensor, radius: int) -> Tensor:
