@@ -254,11 +254,13 @@ def busy(options: argparse.Namespace) -> dict:
         codes = [painter.style(name) for name in painter.style_names]
         chosen, one = [], []
         with programs(count):
+            torch.set_num_threads(threads)
             for _ in range(1 + options.rounds):
-                torch.set_num_threads(threads)
                 chosen.append(seconds(paint_all, painter, photo, codes))
+                left = torch.get_num_threads()
                 torch.set_num_threads(1)
                 one.append(seconds(paint_all, painter, photo, codes))
+                torch.set_num_threads(left)  # as if nothing had been in between
         torch.set_num_threads(threads)
         row = {
             "programs": count,
