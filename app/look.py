@@ -12,7 +12,7 @@ One more option is one more field, and its use; one that scales what a style wan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -87,16 +87,29 @@ class Look(models.Amounts):
 
 AS_THE_STYLE = Look()
 
-# Each of its fields with its metadata, in the order in which they are shown: the strength leads.
-OPTIONS: Sequence[Field] = sorted(fields(Look), key=lambda option: option.name != "strength")
+# Its fields by their names, in the order in which they are shown: the strength leads.
+OPTIONS: Mapping[str, Field] = {
+    option.name: option
+    for option in sorted(fields(Look), key=lambda option: option.name != "strength")
+}
+
+# Those of them that scale what a style wants.
+AMOUNTS = frozenset(amount.name for amount in fields(models.Amounts))
 
 
 def explained(option: Field) -> str:
     """What one of a look's fields does, and with which values; for the command line and the API."""
     about, text = option.metadata, option.metadata["help"]
-    if any(option.name == amount.name for amount in fields(models.Amounts)):
+    if option.name in AMOUNTS:
         return f"{text}; 1 (the default) is what suits the style, and above it more"
     if about.get("switched_on") is None:
         return text
     known = " or ".join(str(choice) for choice in about["choices"] if choice is not None)
     return f"{text}: {known} (default: {about['switched_on']})"
+
+
+def chosen(option: Field, value: Any) -> Any:
+    """The choice that is written as a value is, "" for None; the value itself where none is."""
+    known = option.metadata.get("choices", ())
+    written = {"" if choice is None else str(choice): choice for choice in known}
+    return written.get(str(value), value)

@@ -26,7 +26,7 @@ from app import batch, images, shipped
 from app.batch import Outcome
 from app.limits import Limits
 from app.listing import CommandError, plan, read_list
-from app.look import OPTIONS, Look, explained
+from app.look import OPTIONS, Look, chosen, explained
 from app.painter import Painter, Region
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
@@ -355,7 +355,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|IMAGE=WEIGHT",
         help="mix styles; with --style, that one gets what the weights leave of 1",
     )
-    for option in OPTIONS:
+    for option in OPTIONS.values():
         _add_option(parser, option)
     parser.add_argument(
         "--max-size",
@@ -374,9 +374,9 @@ def _add_option(parser: argparse.ArgumentParser, option: Field) -> None:
         how |= {"type": functools.partial(_number, least=least, most=most)}
         how |= {"metavar": f"{least:g}..{most:g}"}
     else:
-        by_text = {str(choice): choice for choice in about["choices"] if choice is not None}
+        known = tuple(choice for choice in about["choices"] if choice is not None)
         # What is no choice stays as it is, and argparse says what the choices are.
-        how |= {"type": lambda text: by_text.get(text, text), "choices": tuple(by_text.values())}
+        how |= {"type": functools.partial(chosen, option), "choices": known}
         if about["switched_on"] is not None:
             how |= {"nargs": "?", "const": about["switched_on"]}
     parser.add_argument(name, **how)
@@ -384,7 +384,7 @@ def _add_option(parser: argparse.ArgumentParser, option: Field) -> None:
 
 def look_of(args: argparse.Namespace) -> Look:
     """What these options say of how to paint."""
-    return Look(**{option.name: getattr(args, option.name) for option in OPTIONS})
+    return Look(**{name: getattr(args, name) for name in OPTIONS})
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,12 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
-from app import color, images
-from app.demo.components import MaskBrush
+from app import images
+from app.demo.components import MaskBrush, shown_value
 from app.demo.examples import example_photos
 from app.demo.jobs import Jobs, StoppedError
 from app.demo.numbers import Judge, table
@@ -31,7 +32,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
-from app.look import Look
+from app.look import OPTIONS, Look, chosen
 
 # Pixels of the photo under the mask's brush, and of a picture in the strip of all styles.
 _BRUSH_SIDE, _STRIP_SIDE = 768, 320
@@ -72,38 +73,23 @@ def _sentence(error: Exception) -> str:
 
 
 def page_wish(
+    *,
     style: str,
-    painting: str | None,
-    second: str | None,
-    second_painting: str | None,
-    share: float,
-    strength: float,
-    brushwork: float,
-    simplify: float,
-    outlines: float,
-    tint: float,
-    tone: float,
-    keep_color: bool,
-    size: int,
-    brush_size: int,
+    painting: str | None = None,
+    second: str | None = None,
+    second_painting: str | None = None,
+    share: float = 0.5,
+    size: int = 0,
+    **look: Any,
 ) -> Wish:
-    """What the page's choices are, in their order there. size: pixels, or 0 for the photo's."""
+    """What the page's choices are. size: pixels, or 0 for the photo's. look: as shown inputs."""
     return Wish(
         style=style,
         painting=painting,
         second=second or "",
         second_painting=second_painting,
         share=share,
-        look=Look(
-            strength=strength,
-            brushwork=brushwork,
-            simplify=simplify,
-            outlines=outlines,
-            tint=tint,
-            tone=tone,
-            keep_color=color.WAYS[0] if keep_color else None,
-            brush_size=brush_size,
-        ),
+        look=Look(**{name: shown_value(OPTIONS[name], value) for name, value in look.items()}),
         max_size=size or None,
     )
 
@@ -166,7 +152,7 @@ class Actions:
                 photo = gr.skip()  # the same one again would be taken for a new one
             return photo, MaskBrush(data_url(picture, _BRUSH_SIDE))
 
-    def get_ready(self, photo: str | None = None, *choices) -> None:
+    def get_ready(self, photo: str | None = None, **choices: Any) -> None:
         """Reads and encodes while the visitor still looks for the button, if nobody else waits.
 
         What is wrong with the photo or the style is said when it is to be painted.
@@ -175,7 +161,7 @@ class Actions:
         if photo is None or len(self.jobs) or not self._getting_ready.acquire(blocking=False):
             return
         try:
-            wish = page_wish(*choices)
+            wish = page_wish(**choices)
             if wish.max_size is not None:  # a photo at its own size may be of any size
                 self.studio.get_ready(photo, wish)
         except Exception as error:
@@ -187,17 +173,18 @@ class Actions:
         self,
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        *,
         last: Finished | None = None,
         photo: str | None = None,
         mask: str | None = None,
-        *choices,
+        **choices: Any,
     ):
         """The painting; `files` then makes what is downloaded of it, once the page shows it.
 
         choices: as page_wish takes them.
         """
         with answering(), self.jobs.running(request.session_hash) as check:
-            wish = page_wish(*choices)
+            wish = page_wish(**choices)
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
             picture = self.studio.read(photo, max_size=wish.max_size)
             painted = self.studio.paint(
@@ -232,10 +219,10 @@ class Actions:
             ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
             yield facts, gr.skip(), *ready
 
-    def strip(self, request: gr.Request, photo: str | None = None, *choices):
+    def strip(self, request: gr.Request, photo: str | None = None, **choices: Any):
         """The photo in every built-in style, small, one after the other as they are painted."""
         with answering(), self.jobs.running(request.session_hash) as check:
-            chosen = dataclasses.replace(page_wish(*choices), second="", max_size=_STRIP_SIDE)
+            chosen = dataclasses.replace(page_wish(**choices), second="", max_size=_STRIP_SIDE)
             picture = self.studio.read(photo, max_size=_STRIP_SIDE)
             with self.studio.new_folder() as folder:
                 shown = []
@@ -250,15 +237,16 @@ class Actions:
         self,
         request: gr.Request,
         progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        *,
         photos: Sequence[str] = (),
         format: str = "png",
-        *choices,
+        **choices: Any,
     ):
         """All photos in one ZIP file, and what became of each. choices: as page_wish takes them."""
         with answering(), self.jobs.running(request.session_hash) as check:
             if not photos:
                 raise RefusedError("Choose some photos first.")
-            wish = page_wish(*choices)
+            wish = page_wish(**choices)
             self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
             with self.studio.new_folder() as folder:
                 file = folder / f"repainted-{wish.label[:60]}.zip".replace(":", "-")
@@ -318,34 +306,21 @@ class Actions:
         self,
         photo: str,
         style: str,
-        strength: float = 1.0,
         painting: str | None = None,
         max_size: int | None = None,
         second_style: str = "",
         share: float = 0.5,
-        keep_color: str = "",
         mask: str | None = None,
         format: str = "png",
-        brushwork: float = 1.0,
-        simplify: float = 1.0,
-        outlines: float = 1.0,
-        tint: float = 1.0,
-        tone: float = 1.0,
-        brush_size: int = 1,
         request: gr.Request = None,
+        **look: Any,
     ) -> str:
         """Repaint a photo; returns the picture's file.
 
-        style: a name that /styles returns, or "" for `painting`, the file of an own one. strength:
-        0 (the photo) to 1. max_size: the photo is shrunk to this many pixels on its longest side,
-        None keeps its size. second_style, share: another style (or `painting`, beside a first
-        style) that has this share, 0 to 1. keep_color: "luminance" or "matched" keeps the photo's
-        colors. mask: a picture's file; its white part is painted. format: "png" or "jpg".
-        brushwork: how strong the strokes are where the photo is plain, 0 to 3; 1 suits the style.
-        simplify: how much of the photo's detail is left out, likewise. outlines: how dark its
-        outlines are printed on top, likewise. tint: how much of its own colors is added, likewise.
-        tone: how far the painting is light and dark where the photo is, likewise. brush_size: 1, 2
-        or 4 times as large strokes.
+        style: a name that /styles returns, or "" for `painting`, the file of an own one. max_size:
+        the photo is shrunk to this many pixels on its longest side, None keeps its size.
+        second_style, share: another style (or `painting`, beside a first style) that has this
+        share, 0 to 1. mask: a picture's file; its white part is painted. format: "png" or "jpg".
         """
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = Wish(
@@ -354,16 +329,7 @@ class Actions:
                 second=second_style or (OWN if style and painting else ""),
                 second_painting=painting,
                 share=share,
-                look=Look(
-                    strength=strength,
-                    brushwork=brushwork,
-                    simplify=simplify,
-                    outlines=outlines,
-                    tint=tint,
-                    tone=tone,
-                    keep_color=keep_color or None,
-                    brush_size=brush_size,
-                ),
+                look=Look(**{name: chosen(OPTIONS[name], value) for name, value in look.items()}),
                 max_size=max_size or None,
                 mask=None if mask is None else images.gray(self.studio.read(mask, "a mask")),
             )

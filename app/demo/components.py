@@ -1,7 +1,8 @@
-"""The page's own components: uploads handed over as files, a picker of styles, a mask's brush."""
+"""The page's own components: uploads, a picker of styles, a mask's brush, the options of a look."""
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from gradio import component_meta
 from gradio.data_classes import FileData, ImageData, ListFiles
 
 from app.demo.studio import OWN
+from app.look import AMOUNTS
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -139,3 +141,48 @@ class MaskBrush(gr.HTML):
         # Gradio asks for what a constructor takes. Where gr.HTML has no attribute of that name it
         # makes an event of it, which holds the whole page and its network, for each visitor anew.
         self.photo = photo
+
+
+def shown_input(option: Field) -> gr.Slider | gr.Checkbox | gr.Radio:
+    """What of the page one of a look's fields is chosen with; see `shown_value`."""
+    about = option.metadata
+    if "range" in about:
+        least, most = about["range"]
+        info = about["info"] + ", 1 suits the style" * (option.name in AMOUNTS)
+        step = about.get("step", 0.1)
+        return gr.Slider(
+            least, most, value=option.default, step=step, label=about["label"], info=info
+        )
+    if about["switched_on"] is not None:
+        return gr.Checkbox(option.default is not None, label=about["label"])
+    choices = [
+        (f"{choice}×" if isinstance(choice, int) else str(choice).capitalize(), choice)
+        for choice in about["choices"]
+    ]
+    return gr.Radio(choices, value=option.default, label=about["label"])
+
+
+def shown_value(option: Field, value: Any) -> Any:
+    """What a look has, where its `shown_input` has this value."""
+    switched_on = option.metadata.get("switched_on")
+    return value if switched_on is None else switched_on if value else None
+
+
+class Anything(gr.Number):
+    """A number of the API that hands over whatever it is sent: what takes it says what is wrong."""
+
+    is_template = True
+
+    def preprocess(self, payload: Any) -> Any:
+        """The payload itself."""
+        return payload
+
+
+def api_input(option: Field) -> gr.Number | gr.Textbox:
+    """The API's input for one of a look's fields."""
+    default = option.default
+    if isinstance(default, float):
+        return Anything(default, label=option.name)
+    if isinstance(default, int):
+        return Anything(default, label=option.name, precision=0)
+    return gr.Textbox("" if default is None else default, label=option.name)

@@ -1,22 +1,37 @@
 """The page: what is on it and where, and which event leads to which action."""
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 from gradio.events import Dependency
 
 from app import images
 from app.demo.actions import QUICKLY, Actions
-from app.demo.components import ExamplePicker, MaskBrush, PictureFile, PictureFiles, StylePicker
+from app.demo.components import (
+    Anything,
+    ExamplePicker,
+    MaskBrush,
+    PictureFile,
+    PictureFiles,
+    StylePicker,
+    api_input,
+    shown_input,
+)
 from app.demo.examples import example_photos, thumbnails
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
+from app.look import OPTIONS, explained
 from app.painter import Painter
-from models.finish import LARGEST_AMOUNT
 
-BRUSHES = [("1×", 1), ("2×", 2), ("4×", 4)]  # times as large as the network's own strokes
+# Of a look's fields, those that are never folded away.
+_ALWAYS_SEEN = ("strength", "keep_color", "brush_size")
+_FIRST_OF_THE_FINER = ("brushwork", "simplify", "tone")  # the others stand beside them
+
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
 
 # Visitors beyond these are told that the queue is full; at a second or two a picture the last
@@ -125,7 +140,8 @@ def _names_no_foreign_file(value: object) -> bool:
     return not isinstance(value, list) or all(map(_names_no_foreign_file, value))
 
 
-class _Photo(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _Photo:
     one: gr.Tab
     many: gr.Tab
     photo: PictureFile
@@ -134,32 +150,37 @@ class _Photo(NamedTuple):
     photos: PictureFiles
 
 
-class _Choices(NamedTuple):
-    """In the order of actions.page_wish."""
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """What is chosen beside the photo.
+
+    look: the fields of a Look by their names.
+    """
 
     style: StylePicker
     painting: PictureFile
     second: gr.Dropdown
     second_painting: PictureFile
     share: gr.Slider
-    strength: gr.Slider
-    brushwork: gr.Slider
-    simplify: gr.Slider
-    outlines: gr.Slider
-    tint: gr.Slider
-    tone: gr.Slider
-    keep_color: gr.Checkbox
     size: gr.Radio
-    brush_size: gr.Radio
+    look: Mapping[str, Component]
+
+    @property
+    def by_name(self) -> dict[str, Component]:
+        """Each as actions.page_wish calls it."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return own.pop("look") | own
 
 
-class _Buttons(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _Buttons:
     paint: gr.Button
     paint_all: gr.Button
     stop: gr.Button
 
 
-class _One(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _One:
     panel: gr.Column
     comparison: gr.ImageSlider
     after: gr.Column
@@ -176,7 +197,8 @@ class _One(NamedTuple):
     measuring: gr.State
 
 
-class _Many(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _Many:
     panel: gr.Column
     format: gr.Radio
     archive: gr.DownloadButton
@@ -194,11 +216,11 @@ def _lay_out(actions: Actions, cache: Path | None) -> None:
             given = _photo_section()
             styles = _style_section(actions.studio, cache)
         with gr.Column(scale=6, min_width=320):
-            options = _options_section()
+            size, look = _options_section()
             buttons = _buttons_section()
             one = _one_section()
             many = _many_section()
-    choices = _Choices(*styles, *options)
+    choices = _Choices(**styles, size=size, look=look)
     _wire_inputs(actions, given, choices, one, many, buttons)
     _wire_painting(actions, given, choices, one, many, buttons)
     _endpoints(actions)
@@ -228,10 +250,12 @@ def _photo_section() -> _Photo:
             photos = PictureFiles(
                 label="Photos", file_count="multiple", type="filepath", height=300, elem_id="photos"
             )
-    return _Photo(one_tab, many_tab, photo, examples, brush, photos)
+    return _Photo(
+        one=one_tab, many=many_tab, photo=photo, examples=examples, brush=brush, photos=photos
+    )
 
 
-def _style_section(studio: Studio, cache: Path | None) -> tuple:
+def _style_section(studio: Studio, cache: Path | None) -> dict[str, Component]:
     pictures = thumbnails(studio, images.load(example_photos()[0][0]), cache)
     groups = {
         TITLES.get(name, name): [(variant, pictures[variant]) for variant in variants]
@@ -250,35 +274,33 @@ def _style_section(studio: Studio, cache: Path | None) -> tuple:
         share = gr.Slider(
             0, 1, value=0.5, step=0.05, label="Its share", info="0 is only the first, 1 the second"
         )
-    return style, painting, second, second_painting, share
+    return {
+        "style": style,
+        "painting": painting,
+        "second": second,
+        "second_painting": second_painting,
+        "share": share,
+    }
 
 
-def _options_section() -> tuple:
-    with gr.Row(equal_height=True, elem_id="options"):
+def _options_section() -> tuple[gr.Radio, dict[str, Component]]:
+    """The size, and the fields of a Look by their names."""
+    shown: dict[str, Component] = {}
+
+    def show(names: Iterable[str]) -> None:
         with gr.Column(min_width=260):
-            strength = gr.Slider(
-                0, 1, value=1.0, step=0.05, label="Strength", info="0 is the photo as it is"
-            )
-            keep_color = gr.Checkbox(label="Keep the photo's colors")
+            shown.update((name, shown_input(OPTIONS[name])) for name in names)
+
+    others = [name for name in OPTIONS if name not in (*_ALWAYS_SEEN, *_FIRST_OF_THE_FINER)]
+    with gr.Row(equal_height=True, elem_id="options"):
+        show(("strength", "keep_color"))
         with gr.Column(min_width=260):
             size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
-            brush_size = gr.Radio(BRUSHES, value=1, label="Size of the strokes")
+            shown["brush_size"] = shown_input(OPTIONS["brush_size"])
     with gr.Accordion("Finer controls", open=False), gr.Row():
-        with gr.Column(min_width=260):
-            brushwork = _control("Brushwork", "0 leaves skies smooth")
-            simplify = _control("Simplify", "0 keeps every detail")
-            tone = _control("Tone", "0 leaves light and dark to the style")
-        with gr.Column(min_width=260):
-            outlines = _control("Outlines", "0 draws none")
-            tint = _control("Tint", "0 adds none of the photo's colors")
-    return strength, brushwork, simplify, outlines, tint, tone, keep_color, size, brush_size
-
-
-def _control(label: str, info: str) -> gr.Slider:
-    """A slider whose 1 is what suits the style."""
-    return gr.Slider(
-        0, LARGEST_AMOUNT, value=1.0, step=0.1, label=label, info=f"{info}, 1 suits the style"
-    )
+        show(_FIRST_OF_THE_FINER)
+        show(others)
+    return size, shown
 
 
 def _painting(label: str, name: str, visible: bool) -> PictureFile:
@@ -306,7 +328,7 @@ def _buttons_section() -> _Buttons:
             "Paint them all", variant="primary", size="lg", scale=3, visible=False
         )
         stop = gr.Button("Stop", size="lg", scale=1, min_width=90, elem_id="stop")
-    return _Buttons(paint, paint_all, stop)
+    return _Buttons(paint=paint, paint_all=paint_all, stop=stop)
 
 
 def _one_section() -> _One:
@@ -338,9 +360,21 @@ def _one_section() -> _One:
             table = gr.HTML("<p>Paint a photo first.</p>", elem_id="numbers")
         finished, facts, measuring = gr.State(None), gr.State(None), gr.State(False)
     return _One(
-        panel, comparison, after, png, jpg, again, every, strip, numbers, opinion, table, finished,
-        facts, measuring,
-    )  # fmt: skip
+        panel=panel,
+        comparison=comparison,
+        after=after,
+        png=png,
+        jpg=jpg,
+        again=again,
+        every=every,
+        strip=strip,
+        numbers=numbers,
+        opinion=opinion,
+        table=table,
+        finished=finished,
+        facts=facts,
+        measuring=measuring,
+    )
 
 
 def _many_section() -> _Many:
@@ -348,7 +382,7 @@ def _many_section() -> _Many:
         format = gr.Radio([("PNG", "png"), ("JPEG", "jpg")], value="jpg", label="Save them as")
         archive = gr.DownloadButton("Download all as ZIP", interactive=False)
         report = gr.HTML(elem_id="report", min_height=80)
-    return _Many(panel, format, archive, report)
+    return _Many(panel=panel, format=format, archive=archive, report=report)
 
 
 def _wire_inputs(
@@ -367,7 +401,7 @@ def _wire_inputs(
         api_visibility="private",
     )
     # What takes time before a photo can be painted is done before it is asked for.
-    ready = {"fn": actions.get_ready, "inputs": [given.photo, *choices], **_QUICK}
+    ready = {"fn": actions.get_ready, **_named_inputs(choices, photo=given.photo), **_QUICK}
     looked.success(**ready)
     gr.on(
         [
@@ -376,7 +410,7 @@ def _wire_inputs(
             choices.second.change,
             choices.second_painting.change,
             choices.size.change,
-            choices.brush_size.change,
+            choices.look["brush_size"].change,
         ],
         trigger_mode="always_last",
         **ready,
@@ -403,29 +437,34 @@ def _wire_inputs(
     )
 
 
+def _named_inputs(choices: _Choices, **others: Component) -> dict[str, Any]:
+    """An event's inputs, all of which reach its action by name."""
+    return {"inputs_kwargs": others | choices.by_name}
+
+
 def _wire_painting(
     actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
 ) -> None:
     """What the buttons paint, the numbers about it, and how it is stopped."""
-    inputs = [one.finished, given.photo, given.brush, *choices]
-    outputs = [one.comparison, one.finished]
-    painting = {"concurrency_id": _ONE, "show_progress_on": one.comparison}
+    painting = _named_inputs(choices, last=one.finished, photo=given.photo, mask=given.brush)
+    painting |= {"outputs": [one.comparison, one.finished]}
+    painting |= {"concurrency_id": _ONE, "show_progress_on": one.comparison}
     painting |= {**_SLOW, "js": _REPAINTING}
-    click = buttons.paint.click(actions.repaint, inputs, outputs, **painting)
+    click = buttons.paint.click(actions.repaint, **painting)
     strip = one.every.click(
         actions.strip,
-        [given.photo, *choices],
-        one.strip,
+        outputs=one.strip,
+        **_named_inputs(choices, photo=given.photo),
         concurrency_id=_ONE,
         **_SLOW,
     )
     # A style clicked in the strip is chosen and painted.
     pick = one.strip.select(actions.pick, None, choices.style, **_QUICK)
-    again = pick.then(actions.repaint, inputs, outputs, **painting)
+    again = pick.then(actions.repaint, **painting)
     batch = buttons.paint_all.click(
         actions.batch,
-        [given.photos, many.format, *choices],
-        [many.archive, many.report],
+        outputs=[many.archive, many.report],
+        **_named_inputs(choices, photos=given.photos, format=many.format),
         concurrency_id=_BATCH,
         show_progress_on=many.report,
         **_SLOW,
@@ -481,29 +520,28 @@ def _wire_numbers(actions: Actions, one: _One, files: Iterable[Dependency]) -> N
 def _endpoints(actions: Actions) -> None:
     """What gradio_client can call. Their inputs are not on the page, whose defaults differ."""
     with gr.Row(visible=False):
-        inputs = [
-            PictureFile(label="photo", type="filepath"),
-            gr.Textbox(label="style"),
-            gr.Number(1.0, label="strength"),
-            PictureFile(label="painting", type="filepath"),
-            gr.Number(None, label="max_size", precision=0),
-            gr.Textbox("", label="second_style"),
-            gr.Number(0.5, label="share"),
-            gr.Textbox("", label="keep_color"),
-            PictureFile(label="mask", type="filepath"),
-            gr.Textbox("png", label="format"),
-            gr.Number(1.0, label="brushwork"),
-            gr.Number(1.0, label="simplify"),
-            gr.Number(1.0, label="outlines"),
-            gr.Number(1.0, label="tint"),
-            gr.Number(1.0, label="tone"),
-            gr.Number(1, label="brush_size", precision=0),
-        ]
+        look = {name: api_input(option) for name, option in OPTIONS.items()}
+        # By these names, or in this order: README names the first three.
+        inputs = {
+            "photo": PictureFile(label="photo", type="filepath"),
+            "style": gr.Textbox(label="style"),
+            "strength": look.pop("strength"),
+            "painting": PictureFile(label="painting", type="filepath"),
+            "max_size": Anything(None, label="max_size", precision=0),
+            "second_style": gr.Textbox("", label="second_style"),
+            "share": Anything(0.5, label="share"),
+            "keep_color": look.pop("keep_color"),
+            "mask": PictureFile(label="mask", type="filepath"),
+            "format": gr.Textbox("png", label="format"),
+            **look,
+        }
+        about = [f"{name}: {explained(option)}." for name, option in OPTIONS.items()]
         gr.Button().click(
             actions.stylize,
-            inputs,
-            gr.File(label="picture"),
+            inputs_kwargs=inputs,
+            outputs=gr.File(label="picture"),
             concurrency_id=_ONE,
             api_name="stylize",
+            api_description="\n".join([inspect.getdoc(actions.stylize) or "", *about]),
         )
     gr.api(actions.styles, api_name="styles", queue=False)

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,9 @@ _LONGEST_MASK, _MASK_PIXELS = 900_000, 2_000_000
 _MASK_PREFIX = "data:image/png;base64,"
 
 
+NO_SHARE = "The share of the second style is a number from 0 to 1."
+
+
 class RefusedError(ValueError):
     """What a visitor asked for cannot be done; its text is one sentence for the visitor."""
 
@@ -71,6 +75,13 @@ class Wish:
     look: Look = AS_THE_STYLE
     max_size: int | None = None
     mask: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        size = self.max_size
+        if size is not None and not (isinstance(size, Real) and float(size).is_integer()):
+            raise RefusedError(f"The max_size is a whole number of pixels, got {size}.")
+        if not isinstance(self.share, Real):
+            raise RefusedError(NO_SHARE)
 
     @property
     def blended(self) -> bool:
@@ -159,7 +170,7 @@ class Studio:
         if not wish.blended:
             return first
         if not 0 <= wish.share <= 1:
-            raise RefusedError("The share of the second style is a number from 0 to 1.")
+            raise RefusedError(NO_SHARE)
         second = self._code(wish.second, wish.second_painting)
         return self.painter.blend([(first, 1 - wish.share), (second, wish.share)])
 

@@ -29,7 +29,7 @@ import models
 from app import images
 from app.__main__ import main
 from app.demo import examples, gate, server
-from app.demo.actions import Actions, Finished
+from app.demo.actions import Actions, Finished, page_wish
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
 from app.demo.studio import (
@@ -42,7 +42,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
-from app.look import Look
+from app.look import OPTIONS, Look
 from app.painter import Painter
 from tests.demo_server import free_port, serving
 
@@ -146,6 +146,21 @@ def test_all_that_is_optional_reaches_the_painter(
     assert_same_picture(file, wanted)
 
 
+def test_what_is_chosen_on_the_page_reaches_the_painter_by_its_name(page: gr.Blocks) -> None:
+    (repaint, _) = (fn for fn in page.fns.values() if fn.name == "repaint")
+    inputs = dict(zip(repaint.input_keyword_names, repaint.inputs, strict=True))
+    assert {name: inputs[name].label for name in OPTIONS} == {
+        name: option.metadata["label"] for name, option in OPTIONS.items()
+    }
+    others = {"last", "photo", "mask", "style", "painting", "second", "second_painting"}
+    assert inputs.keys() == {*OPTIONS, *others, "share", "size"}
+    wish = page_wish(
+        style="dots", strength=0.5, tint=2, tone=0, keep_color=True, brush_size=4, size=64
+    )
+    assert wish.look == Look(strength=0.5, tint=2, tone=0, keep_color="luminance", brush_size=4)
+    assert wish.max_size == 64
+
+
 def test_an_own_painting_is_a_style_or_the_second_one(
     client: Client, painter: Painter, photos: Path
 ) -> None:
@@ -191,6 +206,11 @@ def test_twenty_requests_at_once_are_all_answered(
         ({"tone": 4}, "Tone must be between 0 and 3, got 4"),
         ({"brush_size": 3}, "Brush_size must be one of (1, 2, 4), got 3"),
         ({"outlines": 4}, "Outlines must be between 0 and 3, got 4"),
+        ({"strength": "strong"}, "Strength must be between 0 and 1, got strong"),
+        ({"tint": None}, "Tint must be between 0 and 3, got None"),
+        ({"brush_size": "huge"}, "Brush_size must be one of (1, 2, 4), got 'huge'"),
+        ({"max_size": "large"}, "The max_size is a whole number of pixels, got large."),
+        ({"share": "half"}, "The share of the second style is a number from 0 to 1."),
         ({"share": -1, "second_style": "stripes"}, None),
         ({"share": 3, "second_style": "stripes"}, "The share of the second style is a number"),
         ({"max_size": -5}, "A picture's longest side must be at least 1 pixel"),
@@ -376,10 +396,10 @@ def test_a_photo_is_decoded_once_for_several_styles(
 
 def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
-    inputs = [str(photos / "coffee.png"), "", "dots", None, "", None, 0.5, *[1] * 6, False, 64, 1]
+    inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "size": 64}
 
     def repaint(last: Finished | None) -> Finished:
-        return actions.repaint(visitor, lambda *_, **__: None, last, *inputs)[1]
+        return actions.repaint(visitor, lambda *_, **__: None, last=last, **inputs)[1]
 
     first = repaint(None)
     second = repaint(first)
@@ -405,21 +425,21 @@ def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
     )
     actions = Actions(Studio(painter, tmp_path / "results"))
     visitor = SimpleNamespace(session_hash="visitor")
-    choices = ["dots", None, "stripes", None, 0.5, *[1] * 6, False, 64, 1]
+    choices = {"style": "dots", "second": "stripes", "size": 64, "tone": 1.5}
     photo = str(photos / "coffee.png")
     with actions.jobs.running("another visitor"):
-        actions.get_ready(photo, *choices)
+        actions.get_ready(photo, **choices)
     assert not encoded
-    actions.get_ready(photo, *choices)
+    actions.get_ready(photo, **choices)
     assert len(encoded) == 1
     (shown,) = (tmp_path / "results").glob("result-*/*")
-    (before, _), _ = actions.repaint(visitor, lambda *_, **__: None, None, photo, "", *choices)
+    (before, _), _ = actions.repaint(visitor, lambda *_, **__: None, photo=photo, **choices)
     assert len(encoded) == 1 and Path(before) == shown
     # What cannot be made ready is no error before it is asked for.
-    actions.get_ready(None, *choices)
-    actions.get_ready(str(photos / "gone.png"), *choices)
-    actions.get_ready(photo, "", *choices[1:])
-    actions.get_ready(photo, *choices[:-2], 0, 1)
+    actions.get_ready(None, **choices)
+    actions.get_ready(str(photos / "gone.png"), **choices)
+    actions.get_ready(photo, **choices | {"style": ""})
+    actions.get_ready(photo, **choices | {"size": 0})
     assert len(encoded) == 1
 
 
@@ -452,8 +472,8 @@ def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos:
     actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
 
     def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
-        inputs = [str(photos / name), "", "dots", None, "", None, 0.5, *[1] * 6, False, size, 1]
-        shown, finished = actions.repaint(visitor, lambda *_, **__: None, last, *inputs)
+        inputs = {"photo": str(photos / name), "style": "dots", "size": size}
+        shown, finished = actions.repaint(visitor, lambda *_, **__: None, last=last, **inputs)
         return *shown, finished
 
     before, after, finished = repaint(None, "coffee.png", 64)
