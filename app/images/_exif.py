@@ -30,7 +30,10 @@ _ABOUT_THE_PICTURE = (
 )
 
 # No longer true of the result: its size and its color space are its own.
-_ABOUT_THE_FILE = (_Tag.ExifImageWidth, _Tag.ExifImageHeight, _Tag.ExifInteroperabilityOffset)
+_ABOUT_THE_FILE = (
+    *(_Tag.ExifImageWidth, _Tag.ExifImageHeight, _Tag.ExifInteroperabilityOffset),
+    *(_Tag.Gamma, _Tag.WhitePoint, _Tag.PrimaryChromaticities, _Tag.TransferFunction),
+)
 
 # What `strip` leaves: the kind of camera and how it was set. A list of what may stay forgets no
 # tag in which a person, a place, a day or a serial number could hide.
@@ -48,10 +51,36 @@ _IMPERSONAL = (
 _SRGB = 1  # the EXIF color space
 
 
-def kept_exif(image: Image.Image) -> bytes:
-    """The EXIF block that goes with the result, or nothing where there is none to read."""
+def exif_of(image: Image.Image, notes: list[str]) -> Image.Exif | None:
+    """An opened picture's EXIF data; None where it is damaged."""
     try:
-        whole = image.getexif()
+        exif = image.getexif()
+        exif.get(_Tag.Orientation)
+    except Exception:  # a damaged block raises struct.error, SyntaxError, KeyError, ...
+        notes.append("its damaged EXIF data was ignored")
+        return None
+    return exif
+
+
+def orientation(exif: Image.Exif | None) -> int | None:
+    """How a picture lies, from 1 (upright) to 8; None where that is not said."""
+    try:
+        return None if exif is None else exif.get(_Tag.Orientation)
+    except Exception:
+        return None
+
+
+def turned(image: Image.Image, orientation: int | None) -> Image.Image:
+    """The image upright."""
+    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    return image if method is None else image.transpose(method)
+
+
+def kept_exif(whole: Image.Exif | None) -> bytes:
+    """The EXIF block that goes with the result, or nothing where there is none to read."""
+    if whole is None:
+        return b""
+    try:
         details = dict(whole.get_ifd(ExifTags.IFD.Exif))
         kept = Image.Exif()
         kept.update({tag: whole[tag] for tag in _ABOUT_THE_PICTURE if tag in whole})
@@ -64,16 +93,6 @@ def kept_exif(image: Image.Image) -> bytes:
         return kept.tobytes() if kept else b""
     except Exception:  # a damaged block raises whatever its parsing runs into
         return b""
-
-
-def upright(image: Image.Image, notes: list[str]) -> Image.Image:
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # a damaged EXIF block raises struct.error, SyntaxError, KeyError, ...
-        notes.append("its damaged EXIF data was ignored")
-        return image
-    method = _UPRIGHT.get(orientation)
-    return image if method is None else image.transpose(method)
 
 
 def strip(picture: Picture) -> Picture:

@@ -89,6 +89,9 @@ def _raw(name: str) -> Kind:
     return Kind(what, "develop it to JPEG or TIFF first", raw=True)
 
 
+DNG = _raw("DNG")
+
+
 _BY_SUFFIX = {
     **{suffix: _raw(name) for suffix, name in _RAW.items()},
     **dict.fromkeys((".exr",), _EXR),

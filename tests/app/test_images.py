@@ -432,7 +432,7 @@ def test_an_icon_that_hides_a_large_picture_is_refused(tmp_path):
 def test_postscript_is_never_given_to_a_program(tmp_path, photo):
     path = tmp_path / "drawing.jpg"
     Image.fromarray(photo).save(path, "EPS")
-    assert refused(path) == "is not a picture in a format that can be read"
+    assert refused(path) == "is a PostScript drawing; export it as PNG or JPEG first"
 
 
 def test_a_line_break_in_a_name_does_not_break_the_line(tmp_path):

@@ -83,7 +83,7 @@ def test_the_file_has_no_name(monkeypatch, tmp_path):
 def test_a_mapped_picture_is_saved_and_loaded_as_any_other(
     small_is_large, monkeypatch, tmp_path, name
 ):
-    monkeypatch.setattr(images, "_BAND", 100)  # several bands, the last one shorter
+    monkeypatch.setattr(images._picture, "_BAND", 100)  # several bands, the last one shorter
     cat = skimage.data.chelsea()
     pixels = mapped.new_pixels(cat.shape)
     pixels[:] = cat
