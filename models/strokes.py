@@ -1,9 +1,9 @@
 """What a network sees of a photo where it is plain: faint strokes instead of the photo's noise.
 
-Whitening divides by what little a clear sky varies. A network then paints the photo's grain and
-the blocks of its compression, through whatever its layers pass best: a weave, the same in all
-skies. So where a photo is plain its noise is smoothed away, and strokes too faint to be seen are
-put there, for painted ones to grow from.
+Whitening makes all features vary alike, those of a clear sky too: its noise and the blocks of its
+compression are amplified until the network paints them as a weave, the same in all skies. So where
+a photo is plain its noise is smoothed away, and strokes too faint to be seen are put there, for
+painted ones to grow from.
 
 The strokes are noise smeared along a smooth flow: Cabral and Leedom, "Imaging Vector Fields Using
 Line Integral Convolution", 1993. They lie still, as on a canvas that repeats every SIDE pixels: a
@@ -30,7 +30,7 @@ FLOW = 40.0  # pixels: the flow's directions change over about this distance
 TILT, TURNS = 0.25, 0.7  # radians: the flow's mean direction, and its standard deviation
 COARSEST = 16.0  # pixels; what is wider than this would be spots and not strokes
 
-FLAT = 0.15  # step of a photo in [-1, 1] from block to block at which it is hardly plain any more
+FLAT = 0.15  # a step from block to block, of values in [-1, 1], that is hardly plain any more
 BLOCK = STRIDE  # pixels a side, so that tiles of a picture have the same blocks
 
 
@@ -70,10 +70,13 @@ def prepare(photo: Tensor, amount: float, origins: Origins) -> Tensor:
 
 
 def sees(first: int, last: int) -> tuple[int, int]:
-    """The first and the last column of the photo that columns first to last of it, prepared, need.
+    """Which columns of a photo the prepared columns from first to last depend on.
 
-    Enlarging reads one block beside a column's own, on its nearer side, and what is plain there
-    hangs on two more to each side.
+    Enlarging reads the block on a column's nearer side beside its own, and whether a block is plain
+    depends on two more to each side.
+
+    Returns:
+        The first and the last of them.
     """
     half = BLOCK // 2
     low = (first - half) // BLOCK - 2

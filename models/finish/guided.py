@@ -1,7 +1,8 @@
-"""Guided filters: what one image says of another, fitted by a line in every window.
+"""Guided filters: an image predicted from another, its guide, by a line fitted in every window.
 
-He, Sun and Tang, "Guided Image Filtering", 2013; at a part of the size, as He and Sun, "Fast Guided
-Filter", 2015. The lines have the edges of their guide, at whatever size that is.
+He, Sun and Tang, "Guided Image Filtering", 2013. The prediction has the edges of the guide. Slopes
+and offsets are smooth, so that they may be fitted at a smaller size and enlarged for a guide at
+full size: He and Sun, "Fast Guided Filter", 2015.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from torch import Tensor
 
 
 def lines(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Tensor, Tensor]:
-    """Slope and offset by which a guide says what is wanted, near every place; differentiable.
+    """At every place the line, slope * guide + offset, that fits an image best; differentiable.
 
     Args:
         guide: (B, 1, h, w).
-        wanted: (B, C, h, w).
-        radius: pixels to each side of a window's middle. Twice as far away, nothing has a part.
-        edges: the variance of a guide's window below which it is plain, and the slope nearer to 0.
+        wanted: the image that is fitted, (B, C, h, w).
+        radius: pixels to each side of a window's middle. A place depends on what is up to twice as
+            far away.
+        edges: windows where the guide's variance is below this count as plain: slopes go to 0.
 
     Returns:
-        Both (B, C, h, w).
+        Slopes and offsets, both (B, C, h, w).
     """
     channels = wanted.shape[1]
     given = torch.cat([guide, guide * guide, wanted, guide * wanted], 1)
@@ -32,7 +34,7 @@ def lines(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Ten
 
 
 def planes(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Tensor, Tensor]:
-    """As :func:`lines`, of a guide in colors.
+    """As :func:`lines`, with a guide in colors: slopes for each of its three channels.
 
     Args:
         guide: (B, 3, h, w).
@@ -66,7 +68,7 @@ def planes(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Te
 
 
 def enlarged(maps: Tensor, times: int) -> Tensor:
-    """Maps (B, C, h, w) between the middles of their pixels: (B, C, times h, times w)."""
+    """Maps (B, C, h, w) enlarged bilinearly: (B, C, times h, times w)."""
     # Channels as images: of three together torch rounds otherwise with another number of threads.
     each = maps.flatten(0, 1)[:, None]
     whole = F.interpolate(each, scale_factor=times, mode="bilinear", align_corners=False)

@@ -3,11 +3,11 @@
 A woodblock print is cut twice over: one block for each color, and a key block for the lines around
 them. The network paints the colors; the lines are drawn from the photo and printed on top.
 
-Where a photo is darker than around it, by the difference of two Gaussians, there is a line;
-averaged along the edges, so that it is one stroke and not a row of dots: Kang, Lee and Chui,
-"Coherent Line Drawing", 2007, and Winnemoeller, Kyprianidis and Olsen, "XDoG: An eXtended
-Difference-of-Gaussians Compendium", 2012. Theirs follows an edge round its bends; over so few
-pixels a straight step to each side gives the same lines in a quarter of the time.
+There is a line where a photo is darker than its surroundings, by the difference of two Gaussians.
+The difference is averaged along the edges, so that a line is one stroke and not a row of dots:
+Kang, Lee and Chui, "Coherent Line Drawing", 2007, and Winnemoeller, Kyprianidis and Olsen, "XDoG:
+An eXtended Difference-of-Gaussians Compendium", 2012. They follow an edge around its bends; over so
+few pixels, straight steps to both sides give the same lines in a quarter of the time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from torch import Tensor
 from models.finish.filter import Filter, Original, corner
 from models.measures import gray
 
-WIDTH = 1.0  # pixels: the standard deviation of the Gaussian inside of a line
-AROUND = 1.6  # times as wide as the one around it
-STEEP = 2.0  # pixels: what the edges' directions are averaged over, a standard deviation
-LENGTH = 2.5  # pixels along an edge: what is averaged, a standard deviation
-HALF = 2  # directions are read from means over so many pixels, each way; tiles begin at such places
-SAMPLES, SPACING = 3, 1.5  # to each side, and pixels between them
-FAINTEST = 0.016  # of values in [-1, 1]: how much darker than around it a line is at least
-CONTRAST = 40.0  # how soon above that it is black
+# Lengths in pixels; those of Gaussians are standard deviations.
+WIDTH = 1.0  # of the narrower Gaussian, which is as wide as a line
+AROUND = 1.6  # how many times wider the other one is
+STEEP = 2.0  # of the Gaussian that the edges' directions are averaged with
+LENGTH = 2.5  # of the one that the difference is averaged with, along an edge
+HALF = 2  # directions are read from means over so many pixels a side; tiles begin at multiples
+SAMPLES, SPACING = 3, 1.5  # how many are averaged to each side, and how far they are apart
+FAINTEST = 0.016  # how much darker, of values in [-1, 1], a line is at least
+CONTRAST = 40.0  # above that: how steeply ink grows with the difference
 
 
 def _radius(deviation: float) -> int:
@@ -86,9 +87,9 @@ def printed(picture: Tensor, ink: Tensor) -> Tensor:
 
 
 def _directions(image: Tensor) -> Tensor:
-    """The edges' directions, unit vectors (B, H, W, 2), columns and rows; of all colors together.
+    """The edges' directions, unit vectors (B, H, W, 2) of columns and rows.
 
-    Along the smaller change that the structure tensor has.
+    The direction of least change: the minor axis of the structure tensor of all colors together.
     """
     height, width = image.shape[-2:]
     means = F.avg_pool2d(image, HALF, ceil_mode=True)

@@ -1,10 +1,11 @@
 """Colors in register: a printer's colors end where what is shown ends.
 
 A decoder's colors run over an edge, and a rim of a color that is nowhere in the photo lies along
-it: red around what is black, say. Printers call it out of register. So a share of a painting's
-chroma is given by what the photo's colors say of it in a window, a plane fitted through both, which
-has the photo's edges. Where both differ by little it is brushwork, and stays; and so does the luma,
-with all that is drawn in it.
+it: red around something black, say. Printers call it out of register. So the chroma of a painting
+is predicted from the photo's colors: in every window a plane is fitted, a guided filter of a guide
+in colors, and the prediction has the photo's edges. Where painting and prediction differ by much,
+the painting moves to the prediction; where they differ by little, that is brushwork, and stays. The
+luma stays as well, with everything that is drawn in it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are pl
 
 RIM = 0.15  # of red and blue less luma, in [-1, 1]: what differs by more is out of register
 
-# Pixels at stroke size 1: what is farther from a pixel has no part in it, as in models.finish.tone.
+# Pixels at stroke size 1: what is farther from a pixel has no part in it, as in the file tone.py.
 REACH = CELL * (2 * RADIUS + 2)
 
 
@@ -63,9 +64,9 @@ class Registration(Filter):
 def registered(
     picture: Tensor, photo: Tensor, share: Tensor | float, stroke_size: int = 1
 ) -> Tensor:
-    """Pictures (B, 3, H, W) in [-1, 1] with a share of their chroma by the photo's areas.
+    """Pictures (B, 3, H, W) in [-1, 1] with their chroma moved to the photo's areas.
 
-    Differentiable. The luma stays, but for what is out of range then.
+    Differentiable. The luma stays, except where a value would leave the range.
 
     Args:
         photo: (B, 3, H, W) in [-1, 1].

@@ -39,15 +39,15 @@ class Simplification(Filter):
 def simplified(image: Tensor, amount: float) -> Tensor:
     """Images (B, 3, H, W) with their total variation reduced; a new tensor.
 
-    Goes so many steps towards the least of |x - image|^2 / 2 + amount TV(x), where a pixel's
-    variation is the length of its three colors' steps down and across together, so that the edges
-    of all lie in one place: Beck and Teboulle, "Fast Gradient-Based Algorithms for Constrained
-    Total Variation Image Denoising and Deblurring Problems", 2009. What is wider than the steps
-    reach keeps its slow changes.
+    STEPS steps of minimizing |x - image|^2 / 2 + amount TV(x): Beck and Teboulle, "Fast
+    Gradient-Based Algorithms for Constrained Total Variation Image Denoising and Deblurring
+    Problems", 2009. A pixel's variation is the length of the steps down and across of its three
+    colors together, so that their edges stay in one place. So few steps don't reach the minimum:
+    changes that are slow over more than STEPS pixels stay.
 
     Args:
-        amount: 0 keeps all; detail goes whose contrast, times its width in pixels, is below some
-            times the amount.
+        amount: 0 keeps everything. Detail is lost if its contrast, of values in [-1, 1], times its
+            width in pixels is below a few times the amount.
     """
     result = image.clone()
     if not amount > 0:

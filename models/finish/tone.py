@@ -1,10 +1,10 @@
 """How light and dark a painting is where, after its photo: the night stays dark.
 
-Whitening takes out how bright a photo is, and a style's statistics put another brightness in: what
-was the largest, a night sky, becomes what is most common in paintings, a light one, and what lies
-beside an edge a halo. So some of the photo's light and dark is given back, with the strokes left:
-what photo and painting differ by, through a guided filter, which has the photo's edges and nothing
-of the painting's strokes.
+Whitening takes out how bright a photo is, and the coloring puts the paintings' brightness in. The
+largest area of a photo, a night sky say, becomes as light as the largest areas of paintings are,
+and a halo lies along its edges. So a share of the difference in luma between photo and painting is
+given back. It goes through a guided filter first, so that it has the photo's edges and nothing of
+the painting's strokes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ CELL = STRIDE  # pixels a side, whose mean is taken; tiles begin at multiples of
 RADIUS = 2  # cells to each side of a window's middle
 EDGES = 0.01  # of luma in [-1, 1]: windows of less variance than this are plain
 
-# Pixels: what is farther from a pixel than this has no part in what is added to it: two windows,
-# what lies between the middles of cells, and the cell itself.
+# Pixels: what is farther from a pixel than this has no part in what is added to it. The guided
+# filter sees two windows, enlarging its result half a cell more, and a pixel's own cell is one.
 REACH = CELL * (2 * RADIUS + 2)
 
 
@@ -58,10 +58,10 @@ class Tone(Filter):
 def toned(picture: Tensor, light: Tensor, share: Tensor | float) -> Tensor:
     """Pictures (B, 3, H, W) in [-1, 1], their luma a share of the way to another; differentiable.
 
-    The chroma stays, but for what is out of range then.
+    The chroma stays, except where a value would leave the range.
 
     Args:
-        light: the luma that is wanted, (B, 1, H, W).
+        light: the other luma, (B, 1, H, W).
         share: 0 to 1, one for all or (B, 1, 1, 1).
     """
     height, width = picture.shape[-2:]

@@ -13,7 +13,7 @@ from models.judge import LinearJudge
 
 
 def test_the_parts_of_a_ground_come_one_after_another_and_end_with_all():
-    own = models.Ground(0.2, 0.0, 0.8, 0.3, 0.1, 0.03, 0.4, 0.5)
+    own = models.Ground(**{each.name: 0.3 for each in fields(models.Ground)})
     named = list(grounds.grounds(own))
     assert named[0] == ("none", models.Ground()) and named[-1][1] == own
     assert len({ground for _, ground in named}) == len(named) == len(grounds.STEPS) + 1
@@ -37,4 +37,3 @@ def test_every_style_gets_a_row_a_part(monkeypatch, capsys, tmp_path):
     assert [row.split()[0] for row in rows] == ["dots"] * (len(grounds.STEPS) + 1)
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.height == len(rows) * 256
-    assert len(fields(models.Ground)) == 8
