@@ -101,13 +101,17 @@ class FeatureDiscriminator(nn.Module):
             below, right = (max(0, KERNEL - side) for side in x.shape[-2:])
             if below or right:
                 x = F.pad(x, (0, right, 0, below), mode="replicate")
-            hidden.append(self.stacks[layer][:-1](x / size))
+            *stack, _ = self.stacks[layer].children()
+            x = x / size
+            for part in stack:
+                x = part(x)
+            hidden.append(x)
         return hidden
 
     def heads(self, hidden: list[Tensor]) -> list[Tensor]:
         """The scores of every domain for what :meth:`hidden` gave: (B, D, h, w) a layer."""
-        pairs = zip(self.layers, hidden, strict=True)
-        return [self.stacks[layer][-1](x) for layer, x in pairs]
+        heads = ([*self.stacks[layer].children()][-1] for layer in self.layers)
+        return [head(x) for head, x in zip(heads, hidden, strict=True)]
 
     def all_heads(self, features: Mapping[str, Tensor]) -> list[Tensor]:
         """Layer -> (B, C, H, W), any sizes -> (B, D, h, w) a layer."""

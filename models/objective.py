@@ -306,10 +306,11 @@ class DiscriminatorObjective(nn.Module):
             signatures, named: as in :class:`Batch`.
         """
         if signatures is None:
-            return self._of_heads(*map(self.discriminator.all_heads, judged), domains)
+            photos, real, fake = map(self.discriminator.all_heads, judged)
+            return self._of_heads(photos, real, fake, domains)
         hidden = tuple(map(self.discriminator.hidden, judged))
-        heads = map(self.discriminator.heads, hidden)
-        return self._of_heads(*heads, domains, named) + discriminator_reference(
+        photos, real, fake = map(self.discriminator.heads, hidden)
+        return self._of_heads(photos, real, fake, domains, named) + discriminator_reference(
             self.discriminator, hidden, signatures, domains
         )
 

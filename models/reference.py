@@ -45,6 +45,9 @@ class ReferenceDiscriminator(FeatureDiscriminator):
         domains: number of domains, D.
     """
 
+    center: Tensor
+    spread: Tensor
+
     def __init__(self, channels: Mapping[str, int], domains: int, *, width: int = 48) -> None:
         super().__init__(channels, domains, width=width)
         numbers = 2 * sum(channels.values())
@@ -94,7 +97,7 @@ class ReferenceDiscriminator(FeatureDiscriminator):
 
 def generator_reference(scores: list[Tensor]) -> Tensor:
     """LSGAN: every patch is to pass for one of its reference."""
-    return sum((score - 1).square().mean() for score in scores) / len(scores)
+    return torch.stack([(score - 1).square().mean() for score in scores]).mean()
 
 
 def discriminator_reference(
@@ -113,7 +116,7 @@ def discriminator_reference(
     of_x, of_y, of_painted = hidden
     others = torch.arange(len(domains), device=domains.device).roll(1)
     differ = (domains[others] != domains).float()
-    total = 0.0
+    total = torch.zeros((), device=domains.device)
     for true, fake, photo, other in zip(
         *(
             discriminator.reference_scores(seen, signatures)
