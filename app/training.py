@@ -223,8 +223,9 @@ class Run:
             if module is not None
             and (parameters := [p for p in module.parameters() if p.requires_grad])
         }
+        photo = self.domains.index("photo") if discriminator is not None else None
         self.generator = self.processes.distribute(
-            GeneratorObjective(self.network, self.codes, judges), partly=bool(self.variants)
+            GeneratorObjective(self.network, self.codes, judges, photo), partly=bool(self.variants)
         )
         if discriminator is not None:
             self.judge = self.processes.distribute(

@@ -122,6 +122,17 @@ def generator_adversarial(
     return total / len(heads)
 
 
+def own_head_adversarial(heads: Sequence[Tensor], domains: Tensor, goal: float = 1.0) -> Tensor:
+    """LSGAN: each picture's own head pulled to ``goal``; mean over the scales.
+
+    Args:
+        heads: (B, D, H, W) a scale, scores of every domain's head.
+        domains: (B,), each picture's own.
+    """
+    index = torch.arange(len(domains), device=domains.device)
+    return _sum((scores[index, domains] - goal).square().mean() for scores in heads) / len(heads)
+
+
 def style_code_loss(code: StyleCode, target: StyleCode) -> Tensor:
     """L1 between style codes, each tensor over the target's mean size: hops count alike."""
     terms = []

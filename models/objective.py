@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,8 +133,18 @@ class Judges:
         return image if self.projection is None else self.projection(image)
 
 
-# What the discriminator saw: of the photos, of the paintings, of the results.
+# What the discriminator saw: of the photos, of the paintings, of the photos painted, and with the
+# paper's losses of the paintings made photos.
 Judged = tuple[Tensor | dict[str, Tensor], ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One image's content with another's style, and what the network made of them."""
+
+    content: Tensor
+    style: StyleCode
+    image: Tensor
 
 
 class GeneratorObjective(nn.Module):
@@ -146,11 +156,20 @@ class GeneratorObjective(nn.Module):
         network: the one that learns, or is frozen where only codes do.
         codes: the learned codes, by number.
         judges: not part of the module; their gradients are none of its business.
+        photo_domain: the number of the photos' domain, which the way from painting to photo is
+            judged by; only the paper's losses go it.
     """
 
-    def __init__(self, network: Repainter, codes: nn.ModuleList, judges: Judges) -> None:
+    def __init__(
+        self,
+        network: Repainter,
+        codes: nn.ModuleList,
+        judges: Judges,
+        photo_domain: int | None = None,
+    ) -> None:
         super().__init__()
         self.network, self.codes, self.judges = network, codes, judges
+        self.photo_domain = photo_domain
 
     def forward(self, batch: Batch, weights: Weights) -> tuple[dict[str, Tensor], Judged | None]:
         """The losses by name, unweighted, and what the discriminator's step needs."""
@@ -168,18 +187,21 @@ class GeneratorObjective(nn.Module):
         given, x, finishes = self._prepared(batch)
         content_x = network.encode_content(given)
         painted = network.generate(content_x, style, covariances=covariances)
+        ways = [Way(content_x, style, painted)]
         if weights.cycle > 0:
-            self._other_way_round(batch, content_x, style, painted, terms)
-        if weights.content_code > 0:
-            again = network.encode_content(painted)
-            terms["content_code"] = F.l1_loss(again, content_x.detach())
+            ways.append(self._other_way(batch, terms, covariances))
+        if weights.cycle > 0 or weights.content_code > 0:
+            contents = [network.encode_content(way.image) for way in ways]
+            self._back(batch, ways, contents, weights, terms)
         if weights.style_code > 0:
-            _, style_again = network.reconstruct(painted)
-            terms["style_code"] = losses.style_code_loss(style_again, style.detach())
+            terms["style_code"] = _total(
+                losses.style_code_loss(network.reconstruct(way.image)[1], way.style.detach())
+                for way in ways
+            )
         if covariances is not None:
             terms["whitening"] = losses.whitening_penalty(covariances)
         if weights.coloring > 0:
-            predicted = network.coloring.predicted(style)
+            predicted = [pair for way in ways for pair in network.coloring.predicted(way.style)]
             terms["coloring"] = losses.coloring_penalty([matrix for matrix, _ in predicted])
         if weights.variation > 0:
             terms["variation"] = losses.total_variation(painted, batch.calm)
@@ -192,26 +214,43 @@ class GeneratorObjective(nn.Module):
             terms |= self._perceptual(batch, x, painted)
         judged = None
         if self.judges.discriminator is not None:
-            judged = self._adversarial(batch, painted, weights, terms)
+            if len(ways) > 1 and self.photo_domain is not None and batch.signatures is None:
+                judged = self._adversarial_both_ways(batch, ways, weights, terms)
+            else:
+                judged = self._adversarial(batch, painted, weights, terms)
         return terms, judged
 
-    def _other_way_round(
-        self,
-        batch: Batch,
-        content_x: Tensor,
-        style_y: StyleCode,
-        painted: Tensor,
-        terms: dict[str, Tensor],
-    ) -> None:
-        """Painting to photo, and the way back of both."""
-        network, x, y = self.network, batch.photos, batch.paintings
+    def _other_way(
+        self, batch: Batch, terms: dict[str, Tensor], covariances: list[Tensor] | None
+    ) -> Way:
+        """Painting to photo (Section 5.3), and the photo with its own style."""
+        network, x = self.network, batch.photos
         own_x, style_x = network.reconstruct(x)
         terms["reconstruction"] = terms.get("reconstruction", 0) + F.l1_loss(own_x, x)
-        content_y = network.encode_content(y)
-        photographed = network.generate(content_y, style_x)
-        back_x = network.generate(network.encode_content(painted), style_x)
-        back_y = network.generate(network.encode_content(photographed), style_y)
-        terms["cycle"] = F.l1_loss(back_x, x) + F.l1_loss(back_y, y)
+        content_y = network.encode_content(batch.paintings)
+        return Way(
+            content_y, style_x, network.generate(content_y, style_x, covariances=covariances)
+        )
+
+    def _back(
+        self,
+        batch: Batch,
+        ways: list[Way],
+        contents: list[Tensor],
+        weights: Weights,
+        terms: dict[str, Tensor],
+    ) -> None:
+        """What is left of the content of each way, and with both of them the way back."""
+        if weights.content_code > 0:
+            terms["content_code"] = _total(
+                F.l1_loss(content, way.content.detach())
+                for content, way in zip(contents, ways, strict=True)
+            )
+        if weights.cycle > 0:
+            there, other = ways
+            back_x = self.network.generate(contents[0], other.style)
+            back_y = self.network.generate(contents[1], there.style)
+            terms["cycle"] = F.l1_loss(back_x, batch.photos) + F.l1_loss(back_y, batch.paintings)
 
     @torch.no_grad()
     def _prepared(self, batch: Batch) -> tuple[Tensor, Tensor, Finishes]:
@@ -273,12 +312,33 @@ class GeneratorObjective(nn.Module):
             )
         return of_x, of_y, _detach(of_painted)
 
+    def _adversarial_both_ways(
+        self, batch: Batch, ways: list[Way], weights: Weights, terms: dict[str, Tensor]
+    ) -> Judged:
+        """The paper's: each result is judged by the head of the domain that it was made for."""
+        discriminator = self.judges.discriminator
+        photo = torch.full_like(batch.domains, self.photo_domain or 0)
+        seen = [self.judges.project(batch.seen(way.image)) for way in ways]
+        if weights.adversarial > 0:
+            discriminator.requires_grad_(False)
+            scores = [discriminator.all_heads(image) for image in seen]
+            discriminator.requires_grad_(True)
+            terms["adversarial"] = _total(
+                losses.own_head_adversarial(heads, domains)
+                for heads, domains in zip(scores, (batch.domains, photo), strict=True)
+            )
+        with torch.no_grad():
+            real = [self.judges.project(batch.seen(x)) for x in (batch.photos, batch.paintings)]
+        return *real, *(_detach(image) for image in seen)
+
 
 class DiscriminatorObjective(nn.Module):
     """LSGAN a head a domain; photos and other domains' paintings count as false too.
 
     A painting shown to another painter's head teaches what tells the two apart, which is what
-    a style is; it costs nothing, since all heads are computed together.
+    a style is; it costs nothing, since all heads are computed together. Where paintings were made
+    photos as well, by the paper's losses, it is the paper's: each head sees what is its own
+    domain's and what was made to be, and both count alike.
 
     Args:
         photo_domain: the number of the photos' domain.
@@ -305,6 +365,8 @@ class DiscriminatorObjective(nn.Module):
             domains: (B,), the paintings'.
             signatures, named: as in :class:`Batch`.
         """
+        if len(judged) > 3:
+            return self._both_ways(judged, domains)
         if signatures is None:
             photos, real, fake = map(self.discriminator.all_heads, judged)
             return self._of_heads(photos, real, fake, domains)
@@ -336,6 +398,21 @@ class DiscriminatorObjective(nn.Module):
             per_image = (true + 2 * false).mean((2, 3)).sum(1) / 2
             total = total + (per_image + others.mean((2, 3)).sum(1) / (own.shape[1] - 1)).mean()
         return total / len(real)
+
+    def _both_ways(self, judged: Judged, domains: Tensor) -> Tensor:
+        photo = torch.full_like(domains, self.photo_domain)
+        total = torch.zeros((), device=domains.device)
+        owners = (photo, domains, domains, photo)
+        for seen, own, goal in zip(judged, owners, (1, 1, 0, 0), strict=True):
+            total = total + losses.own_head_adversarial(
+                self.discriminator.all_heads(seen), own, goal
+            )
+        return total / 2
+
+
+def _total(terms: Iterable[Tensor]) -> Tensor:
+    first, *others = terms
+    return sum(others, first)
 
 
 def _detach(seen: Tensor | Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:

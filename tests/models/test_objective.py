@@ -109,6 +109,78 @@ def test_the_discriminator_by_hand():
     assert loss == pytest.approx(0.5**2 + (0.2**2 + 0.4**2) / 2)
 
 
+@pytest.mark.parametrize("weights", [objective.PAPER, objective.GD], ids=["svd", "gd"])
+def test_both_directions_count_alike_in_the_papers_losses(weights):
+    # Photos and paintings change places, and their domains with them: no loss may tell.
+    torch.manual_seed(0)
+    method = "gd" if weights is objective.GD else "svd"
+    config = models.RepainterConfig(
+        width=8, blocks=1, group_size=8, coloring="mlp", method=method, strokes=0
+    )
+    network = models.Repainter(config)
+    discriminator = models.MultiScaleDiscriminator(3, width=4)
+    photos, paintings = (torch.rand(2, 3, SIDE, SIDE) * 2 - 1 for _ in range(2))
+    losses, learned = [], []
+    for x, y, photo, painter in ((photos, paintings, 2, 0), (paintings, photos, 0, 2)):
+        step = GeneratorObjective(
+            network, torch.nn.ModuleList(), Judges(discriminator=discriminator), photo
+        )
+        terms, judged = step(Batch(x, y, torch.full((2,), painter)), weights)
+        losses.append(terms)
+        assert len(judged) == 4
+        learned.append(
+            DiscriminatorObjective(discriminator, photo)(judged, torch.full((2,), painter))
+        )
+    assert set(losses[0]) == {n for n in vars(weights) if getattr(weights, n) > 0}
+    for name, term in losses[0].items():
+        assert float(term.detach()) > 0
+        torch.testing.assert_close(term, losses[1][name], msg=name)
+    torch.testing.assert_close(*learned)
+
+
+def test_each_loss_of_the_paper_has_a_part_of_painting_to_photo():
+    # One-sided losses would not move with the paintings' content or the photos' style.
+    torch.manual_seed(0)
+    config = models.RepainterConfig(width=8, blocks=1, group_size=8, coloring="mlp", method="gd")
+    network = models.Repainter(config)
+    discriminator = models.MultiScaleDiscriminator(2, width=4)
+    step = GeneratorObjective(
+        network, torch.nn.ModuleList(), Judges(discriminator=discriminator), 1
+    )
+    x, y = (torch.rand(1, 3, SIDE, SIDE) * 2 - 1 for _ in range(2))
+    made = []
+    generate = network.generate
+
+    def kept(content, code, *args, **kwargs):
+        made.append(generate(content, code, *args, **kwargs))
+        made[-1].retain_grad()
+        return made[-1]
+
+    network.generate = kept
+    terms, _ = step(Batch(x, y, torch.zeros(1, dtype=torch.long)), objective.GD)
+    photographed = made[1]
+    for name in ("adversarial", "content_code", "style_code", "cycle"):
+        (gradient,) = torch.autograd.grad(terms[name], photographed, retain_graph=True)
+        assert float(gradient.abs().sum()) > 0, name
+
+
+def test_the_papers_discriminator_weighs_real_and_false_alike():
+    class Heads(torch.nn.Module):
+        def all_heads(self, scores):
+            return [scores]
+
+    def scores(*values: float) -> torch.Tensor:
+        return torch.tensor(values).view(1, 3, 1, 1).requires_grad_()
+
+    # Photos, paintings of domain 0, photos painted, paintings made photos.
+    judged = scores(9.0, 9.0, 0.5), scores(0.5, 9.0, 9.0), scores(0.5, 9, 9), scores(9, 9, 0.5)
+    loss = DiscriminatorObjective(Heads(), 2)(judged, torch.tensor([0]))
+    assert float(loss.detach()) == pytest.approx(4 * 0.5**2 / 2)
+    loss.backward()
+    slopes = [seen.grad.flatten().tolist() for seen in judged]
+    assert slopes == [[0, 0, -0.5], [-0.5, 0, 0], [0.5, 0, 0], [0, 0, 0.5]]
+
+
 def test_strokes_come_after_the_colors_and_the_discriminator_early():
     start, early, middle, end = (
         objective.at_progress(objective.PERCEPTUAL, p) for p in (0.0, 0.15, 0.3, 1.0)
