@@ -26,6 +26,10 @@ from torch import Tensor, nn
 
 import wct
 
+# Variance of a map that is constant but for rounding. One pixel that is one level of 255 off its
+# neighbours gives some 1e-9.
+CONSTANT = 1e-10
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -149,13 +153,25 @@ def mean_and_covariance(features: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """Instance norm whose statistics can be held; no weights, as nn.InstanceNorm2d by default."""
+    """Instance norm whose statistics can be held; no weights, as nn.InstanceNorm2d by default.
+
+    A constant map, as a black picture gives, passes no gradient on: it has nothing to be brought
+    to variance 1, and its 1 / sqrt(eps) = 316 a layer, multiplied over a dozen layers, would be
+    beyond float32.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if _current.get() is None:
-            return super().forward(x)
+            return super().forward(_without_constants(x) if x.requires_grad else x)
         mean, variance = mean_and_covariance(x, self.num_features)
         return (x - mean) * (variance + self.eps).rsqrt()
+
+
+def _without_constants(x: Tensor) -> Tensor:
+    """The same (B, C, H, W), cut from the graph where a map is constant but for rounding."""
+    with torch.no_grad():
+        constant = x.float().var((2, 3), correction=0, keepdim=True) < CONSTANT
+    return torch.where(constant, x.detach(), x)
 
 
 class LayerNorm(nn.GroupNorm):

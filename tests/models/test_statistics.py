@@ -10,6 +10,7 @@ import models
 import wct
 from models import statistics
 from models.hop import Hop
+from models.layers import ContentEncoder
 from models.strokes import Canvas
 from tests.models.small import SMALL, picture
 
@@ -205,3 +206,32 @@ def test_another_thread_is_not_held():
         thread.start()
         thread.join()
     torch.testing.assert_close(seen[0], wct.mean_and_covariance(features, 1))
+
+
+@pytest.mark.parametrize("level", [-1.0, 0.3, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_picture_of_one_color_gives_a_deep_encoder_finite_gradients(level, dtype):
+    torch.manual_seed(0)
+    encoder = ContentEncoder(8, blocks=4, norm=True)
+    picture = torch.full((2, 3, 64, 64), level)
+    picture[1] = torch.rand(3, 64, 64)
+    with torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
+        content = encoder(picture)
+    content.float().mul(torch.randn(content.shape)).sum().backward()
+    norm = nn.utils.get_total_norm([p.grad for p in encoder.parameters()])
+    assert torch.isfinite(norm) and 0 < float(norm) < 1e6
+
+
+def test_what_is_not_constant_has_the_gradient_that_it_had():
+    torch.manual_seed(0)
+    x = torch.rand(2, 3, 16, 16)
+    x[0, 0] = 0.5
+    x[1, 2] = 0.5
+    x[1, 2, 3, 3] += 1 / 255  # one pixel by one level: something is there
+    one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    weights = torch.randn(x.shape)
+    for norm, given in ((statistics.InstanceNorm(3), one), (nn.InstanceNorm2d(3), other)):
+        norm(given).mul(weights).sum().backward()
+    assert not bool(one.grad[0, 0].any())
+    one.grad[0, 0] = other.grad[0, 0]
+    assert torch.equal(one.grad, other.grad)
