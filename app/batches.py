@@ -7,6 +7,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -125,7 +126,7 @@ class Batches:
         return self._draw.getstate() if self._state is None else self._state
 
 
-def _as_it_is(pictures: Pictures) -> Pictures:
+def _as_it_is(pictures: Any) -> Any:
     return pictures
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.dataset import FolderError, PictureFolder
+from app.terminal import typed
 
 SMALLEST_CLASS = 2  # pictures; of one, nothing can be held back to choose by
 
@@ -26,7 +27,7 @@ def class_folders(folder: str | Path) -> dict[str, PictureFolder]:
         raise FolderError(f"{folder}: has no subfolders; it needs one a class")
     if len(names) < 2:
         raise FolderError(f"{folder}: has one class alone, {names[0]!r}; it needs two or more")
-    folders = {name: PictureFolder(folder / name) for name in names}
+    folders = {typed(name): PictureFolder(folder / name, name=typed(name)) for name in names}
     for pictures in folders.values():
         if len(pictures) < SMALLEST_CLASS:
             raise FolderError(

@@ -18,254 +18,21 @@ person to look at, and ``--take`` keeps what that person liked: paintings by the
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import torch
-from torch import Tensor
-from tqdm import tqdm
 
 import models
 from app import images
+from app.choosing import CANDIDATES, Chooser, record_of
 from app.dataset import FolderError, PictureFolder
 from app.grounds import add_ground_option, style_grounds
+from app.named_folders import style_folders
+from app.out import check_out, not_written
 from app.painter import available_device
-from app.samples import sample_sheet
-from models.judge import LinearJudge, PooledFeatures
-
-JUDGED_PICTURES = 300  # pictures a class that the judge is fitted to, each also mirrored
-CANDIDATES, SCREEN_PHOTOS = 32, 6
-FINALISTS, FINAL_PHOTOS = 4, 20
-KEPT = 4
-SPREAD = 12  # paintings a style among which its medoids are looked for
-PHOTO_SIDE = 256  # pixels
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One style's codes, best first, with what was measured on training photos.
-
-    Attributes:
-        names: a painting's file name, or what a code was given as, a code.
-        accuracy: share of the final photos that the judge gave to the style, a code.
-    """
-
-    names: list[str]
-    codes: list[models.StyleCode]
-    accuracy: list[float]
-
-
-def spread(count: int, length: int) -> list[int]:
-    """Up to ``count`` indices spread evenly over ``range(length)``."""
-    count = min(count, length)
-    return [i * length // count for i in range(count)]
-
-
-def medoids(rows: Tensor, count: int) -> list[int]:
-    """Indices of the rows (N, D) that stand for all: each next one lowers the sum of distances
-    to the nearest chosen row the most."""
-    scale = rows.std(0).clamp_min(1e-6) if len(rows) > 1 else torch.ones(rows.shape[1])
-    distances = torch.cdist(rows / scale, rows / scale)
-    nearest = torch.full((len(rows),), math.inf)
-    chosen: list[int] = []
-    for _ in range(min(count, len(rows))):
-        sums = torch.minimum(nearest, distances).sum(1)
-        sums[chosen] = math.inf
-        chosen.append(int(sums.argmin()))
-        nearest = torch.minimum(nearest, distances[chosen[-1]])
-    return chosen
-
-
-def medoid_codes(
-    network: models.Repainter, folder: PictureFolder, device: torch.device, count: int = KEPT
-) -> list[models.StyleCode]:
-    """Codes of the paintings that stand best for a folder, among some spread over it."""
-    codes = [network.encode_style(folder.tensor(i).to(device)) for i in spread(SPREAD, len(folder))]
-    rows = torch.cat([code.flatten().cpu() for code in codes])
-    return [codes[i] for i in medoids(rows, count)]
-
-
-def fit_judge(
-    folders: Mapping[str, PictureFolder],
-    backbone: PooledFeatures,
-    device: torch.device,
-    count: int = JUDGED_PICTURES,
-) -> LinearJudge:
-    """A judge of the folders' names, on up to ``count`` pictures of each, mirrored too."""
-    rows, labels = [], []
-    total = sum(min(len(folder), count) for folder in folders.values())
-    with tqdm(total=total, desc="fitting the judge", unit="picture", leave=False) as bar:
-        for label, folder in enumerate(folders.values()):
-            for index in spread(count, len(folder)):
-                picture = folder.tensor(index).to(device)
-                rows += [backbone(picture), backbone(picture.flip(-1))]
-                labels += [label, label]
-                bar.update()
-    judge = LinearJudge(tuple(folders)).to(device)
-    return judge.fit(torch.cat(rows), torch.tensor(labels, device=device))
-
-
-@torch.no_grad()
-def scores(
-    network: models.Repainter,
-    squares: Sequence[Tensor],
-    contents: Sequence[models.Content],
-    code: models.StyleCode,
-    judge: LinearJudge,
-    backbone: PooledFeatures,
-    label: int,
-) -> tuple[float, float]:
-    """Mean log-probability of the class and share of pictures given to it.
-
-    Args:
-        squares: the photos.
-        contents: what ``network.encode_photo`` made of them, once for all codes of a ground.
-    """
-    logits = torch.cat(
-        [
-            judge(backbone(network.repaint(square, code, content=content)))
-            for square, content in zip(squares, contents, strict=True)
-        ]
-    )
-    probabilities = logits.log_softmax(1)[:, label]
-    return float(probabilities.mean()), float((logits.argmax(1) == label).float().mean())
-
-
-class Chooser:
-    """Tries codes on training photos, and says how often a judge gives the results to the style.
-
-    Args:
-        photos: on which codes are tried.
-        styles: folders of the styles' paintings.
-        judge: one that knows the styles; without it, one is fitted to the folders.
-        grounds: what styles want of photos, where it is known.
-        photo_count: of photos, spread over the folder.
-
-    Raises:
-        FileNotFoundError: the judge's weights are not installed.
-        ValueError: the judge does not know a style.
-    """
-
-    @torch.no_grad()
-    def __init__(
-        self,
-        network: models.Repainter,
-        photos: PictureFolder,
-        styles: Mapping[str, PictureFolder],
-        device: torch.device,
-        judge: LinearJudge | None = None,
-        grounds: Mapping[str, models.Ground] | None = None,
-        photo_count: int = FINAL_PHOTOS,
-    ) -> None:
-        self.network, self.photos, self.styles, self.device = network, photos, styles, device
-        self.grounds = dict(grounds or {})
-        self.backbone = PooledFeatures().to(device)
-        self.judge = judge or fit_judge({**styles, "photo": photos}, self.backbone, device)
-        if unknown := sorted(set(styles) - set(self.judge.classes)):
-            raise ValueError(f"the judge knows {self.judge.classes}, not {unknown[0]!r}")
-        chosen = spread(photo_count, len(photos))
-        self.squares = [photos.square(i, PHOTO_SIDE).to(device) for i in chosen]
-        self.contents: dict[models.Ground, list[models.Content]] = {}
-
-    def code(self, style: str, index: int) -> models.StyleCode:
-        """That of a painting of the style's folder."""
-        code = self.network.encode_style(self.styles[style].tensor(index).to(self.device))
-        return replace(code, ground=self.grounds.get(style, code.ground))
-
-    @torch.no_grad()
-    def _score(
-        self, style: str, code: models.StyleCode, *, quick: bool = False
-    ) -> tuple[float, float]:
-        """Mean log-probability of the style, and the share of pictures given to it."""
-        if code.ground not in self.contents:
-            self.contents[code.ground] = [
-                self.network.encode_photo(square, ground=code.ground) for square in self.squares
-            ]
-        squares, contents = self.squares, self.contents[code.ground]
-        if quick:
-            some = slice(None, None, max(1, len(contents) // SCREEN_PHOTOS))
-            squares, contents = (x[some][:SCREEN_PHOTOS] for x in (squares, contents))
-        label = self.judge.classes.index(style)
-        return scores(self.network, squares, contents, code, self.judge, self.backbone, label)
-
-    def best(
-        self,
-        candidates_a_style: int = CANDIDATES,
-        given: Mapping[str, Mapping[str, models.StyleCode]] | None = None,
-    ) -> dict[str, Choice]:
-        """The best codes of every style.
-
-        Args:
-            given: named codes that a style has already, learned ones say; they stand for choice
-                too.
-            candidates_a_style: paintings that are tried, evenly spread over a style's folder.
-
-        Raises:
-            ValueError: fewer than one candidate.
-        """
-        _check_candidates(candidates_a_style)
-        given = given or {}
-        steps = sum(
-            min(candidates_a_style, len(folder))
-            + min(FINALISTS, candidates_a_style, len(folder))
-            + len(given.get(name, ()))
-            for name, folder in self.styles.items()
-        )
-        chosen = {}
-        with tqdm(total=steps, desc="choosing codes", unit="code") as bar:
-            for style, folder in self.styles.items():
-                candidates = []
-                for index in spread(candidates_a_style, len(folder)):
-                    code = self.code(style, index)
-                    score, _ = self._score(style, code, quick=True)
-                    candidates.append((score, folder.paths[index].name, code))
-                    bar.update()
-                candidates.sort(key=lambda candidate: -candidate[0])
-                finalists = [(name, code) for _, name, code in candidates[:FINALISTS]]
-                finals = []
-                for name, code in [*given.get(style, {}).items(), *finalists]:
-                    score, share = self._score(style, code)
-                    finals.append((share, score, name, code))
-                    bar.update()
-                finals.sort(key=lambda final: (-final[0], -final[1]))
-                best = finals[:KEPT]
-                chosen[style] = Choice(
-                    [name for _, _, name, _ in best],
-                    [code for *_, code in best],
-                    [share for share, *_ in best],
-                )
-        return chosen
-
-    def measured(self, style: str, codes: Mapping[str, models.StyleCode]) -> Choice:
-        """Named codes in the order given, with how each does."""
-        shares = [self._score(style, code)[1] for code in codes.values()]
-        return Choice(list(codes), list(codes.values()), shares)
-
-    def sheet(self, style: str, path: Path, candidates: int = CANDIDATES) -> None:
-        """Writes what candidates, evenly spread over a style's folder, make of some photos.
-
-        Each row has the painting's file name on it and how often the judge agrees.
-
-        Raises:
-            ValueError: fewer than one candidate.
-        """
-        _check_candidates(candidates)
-        folder, rows, labels = self.styles[style], [], []
-        indices = spread(candidates, len(folder))
-        for index in tqdm(indices, desc=f"candidates of {style}", unit="code"):
-            code, name = self.code(style, index), folder.paths[index].name
-            _, share = self._score(style, code)
-            rows.append((folder, index, code))
-            labels.append(f"{name} {share:.0%}")
-        sample_sheet(self.network, self.photos, rows, path, labels)
-
-
-def _check_candidates(count: int) -> None:
-    if count < 1:
-        raise ValueError(f"at least one candidate a style is needed, got {count}")
+from app.terminal import file_name, show_anything, typed
+from models.judge import LinearJudge
 
 
 def taken_codes(
@@ -297,37 +64,6 @@ def taken_codes(
     return codes
 
 
-def named_folders(pairs: Sequence[str], option: str = "--style") -> list[tuple[str, str]]:
-    """NAME=FOLDER arguments as pairs, in their order.
-
-    Raises:
-        ValueError: one that is not NAME=FOLDER, or the name ``photo``.
-    """
-    folders = []
-    for pair in pairs:
-        name, separator, folder = pair.partition("=")
-        if not separator or not name or not folder or "/" in name:
-            raise ValueError(f"{option} must be NAME=FOLDER, got {pair!r}")
-        if name == "photo":
-            raise ValueError(f"the style name {name!r} is taken")
-        folders.append((name, folder))
-    return folders
-
-
-def style_folders(pairs: Sequence[str]) -> dict[str, str]:
-    """NAME=FOLDER arguments as a dictionary.
-
-    Raises:
-        ValueError: see :func:`named_folders`; or a name that comes twice.
-    """
-    folders: dict[str, str] = {}
-    for name, folder in named_folders(pairs):
-        if name in folders:
-            raise ValueError(f"the style name {name!r} is taken")
-        folders[name] = folder
-    return folders
-
-
 def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[str]]:
     """NAME=CODE,CODE arguments: the codes a style.
 
@@ -337,6 +73,7 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
     taken = {}
     for pair in pairs:
         name, separator, codes = pair.partition("=")
+        name = typed(name)
         if not separator or not codes.strip(","):
             raise ValueError(f"--take must be NAME=CODE,..., got {pair!r}")
         if name not in styles:
@@ -347,6 +84,7 @@ def _taken(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, list[st
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 done, 1 a file could not be written, 2 a wrong command line or input."""
+    show_anything()
     parser = argparse.ArgumentParser(
         prog="python -m app.codes",
         description=__doc__,
@@ -372,18 +110,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--judge", help="a judge fitted before (fits one)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args(argv)
+    out = Path(arguments.out or arguments.checkpoint)
+    sheets = Path(arguments.sheets) if arguments.sheets else None
     try:
         device = available_device(arguments.device)
         checkpoint = models.load_checkpoint(arguments.checkpoint, device)
+        if sheets is not None:
+            check_out(sheets / "any.png", option="--sheets")
+        else:
+            check_out(out, Path(arguments.checkpoint).stat().st_size)
         folders = style_folders(arguments.style)
         taken = _taken(arguments.take, folders)
         styles = {n: PictureFolder(f, name=n) for n, f in folders.items()}
         photos = PictureFolder(arguments.photos, name="photo")
-        grounds = style_grounds(arguments.ground, folders, checkpoint)
+        grounds = style_grounds([typed(text) for text in arguments.ground], folders, checkpoint)
         judge = LinearJudge.load(arguments.judge).to(device) if arguments.judge else None
         chooser = Chooser(checkpoint.network, photos, styles, device, judge, grounds)
-        if arguments.sheets:
-            return _write_sheets(chooser, Path(arguments.sheets), arguments.candidates)
+        if sheets is not None:
+            return _write_sheets(chooser, sheets, arguments.candidates)
         chosen = {
             name: chooser.measured(
                 name, taken_codes(chooser, name, names, checkpoint.styles.get(name, []))
@@ -406,10 +150,12 @@ def main(argv: list[str] | None = None) -> int:
     } | {name: choice.codes for name, choice in chosen.items()}
     kept = checkpoint.record.get("codes", {})
     record = checkpoint.record | {"codes": kept | record_of(chosen)}
-    out = Path(arguments.out or arguments.checkpoint)
     try:
         models.save_checkpoint(out, checkpoint.network, codes, record)
-    except (models.CheckpointError, OSError) as error:
+    except OSError as error:
+        print(f"error: {not_written(out, error)}", file=sys.stderr)
+        return 1
+    except models.CheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for name, choice in chosen.items():
@@ -424,23 +170,16 @@ def _write_sheets(chooser: Chooser, folder: Path, candidates: int) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for style in chooser.styles:
-            chooser.sheet(style, folder / f"{style}.png", candidates)
-            print(folder / f"{style}.png")
-    except (OSError, images.ImageError) as error:
-        print(f"error: {folder}: {error}", file=sys.stderr)
+            path = folder / file_name(f"{style}.png")
+            chooser.sheet(style, path, candidates)
+            print(path)
+    except OSError as error:
+        print(f"error: {not_written(folder, error, option='--sheets')}", file=sys.stderr)
+        return 1
+    except images.ImageError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def record_of(chosen: Mapping[str, Choice]) -> dict:
-    """What a checkpoint's header says of the choice."""
-    return {
-        name: {
-            "from": choice.names,
-            "accuracy_on_training_photos": [round(a, 3) for a in choice.accuracy],
-        }
-        for name, choice in chosen.items()
-    }
 
 
 if __name__ == "__main__":

@@ -113,8 +113,8 @@ class PictureFolder:
         image = Image.fromarray(picture.rgb)
         scale = SHORT_SIDE / min(image.size)
         if scale < 1:
-            size = tuple(max(1, round(side * scale)) for side in image.size)
-            image = image.resize(size, Image.Resampling.LANCZOS)
+            width, height = (max(1, round(side * scale)) for side in image.size)
+            image = image.resize((width, height), Image.Resampling.LANCZOS)
         return image
 
     def __len__(self) -> int:

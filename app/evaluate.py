@@ -10,199 +10,40 @@ import json
 import random
 import statistics
 import sys
-import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
-from tqdm import tqdm
 
 import models
 from app import images, shipped
 from app.classes import class_folders, split_folder
 from app.dataset import FolderError, PictureFolder
+from app.measuring import (
+    SHEET_PHOTOS,
+    Evaluation,
+    Judged,
+    Judges,
+    evaluate,
+    judge_real,
+    thumbnail,
+)
+from app.out import check_out, not_written
 from app.painter import available_device
 from app.report import Table, contact_sheet
-from models.classifier import Verdict
+from app.terminal import show_anything
 from models.judge import LinearJudge, PooledFeatures
-from models.measures import LPIPS, edge_correlation, frechet_distance, sharpness
+from models.measures import LPIPS, frechet_distance
+from models.whole_file import writing_whole
 
 PHOTO_SIDE = 256  # pixels; the artworks' own scale
-JUDGED_AT_ONCE = 16  # pictures
-SHEET_PHOTOS, SHEET_SIDE = 6, 128
 PHOTO = "photo"
+REPORT_SIZE = 2**20  # bytes that a report may take; of four styles it takes a quarter
 
 
 class EvaluationError(ValueError):
     """What can't be evaluated; the message says what and why."""
-
-
-# --- the judges -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Judges:
-    """Who looks at the pictures.
-
-    Attributes:
-        classifier: says the class; its backbone gives the features of the Fréchet distance.
-        second: another judge, and the features that it looks at.
-        lpips: None where it could not be had.
-        lpips_reason: why not.
-    """
-
-    classifier: models.StyleClassifier
-    second: tuple[LinearJudge, PooledFeatures] | None
-    lpips: LPIPS | None
-    lpips_reason: str
-
-    def second_classes(self, pictures: Tensor) -> list[str]:
-        """What the second judge says of pictures (B, 3, H, W); empty without one."""
-        if self.second is None:
-            return []
-        judge, backbone = self.second
-        return [judge.classes[i] for i in judge(backbone(pictures)).argmax(1).tolist()]
-
-    def classes(self, verdict: Verdict) -> list[str]:
-        """The most probable class of each picture."""
-        return [self.classifier.classes[i] for i in verdict.probabilities.argmax(1).tolist()]
-
-
-@dataclass
-class Judged:
-    """What was measured on the pictures of one class or style."""
-
-    called: list[str] = field(default_factory=list)
-    second: list[str] = field(default_factory=list)
-    features: list[Tensor] = field(default_factory=list)
-    sharpness: list[float] = field(default_factory=list)
-    edges: list[float] = field(default_factory=list)
-    lpips: list[float] = field(default_factory=list)
-
-    def share(self, name: str) -> float:
-        """Of the pictures that were called ``name``."""
-        return self.called.count(name) / len(self.called)
-
-    def second_share(self, name: str) -> float:
-        return self.second.count(name) / len(self.second)
-
-
-def judge_real(
-    judges: Judges, folders: Mapping[str, PictureFolder], device: torch.device
-) -> dict[str, Judged]:
-    """The judges on real pictures, a class a folder."""
-    result = {}
-    total = sum(len(folder) for folder in folders.values())
-    with tqdm(total=total, desc="judging real pictures", unit="picture") as bar:
-        for name, folder in folders.items():
-            judged = result[name] = Judged()
-            for batch in _same_size(folder):
-                pictures = torch.cat([folder.tensor(index) for index in batch]).to(device)
-                verdict = judges.classifier.judge(pictures)
-                judged.called += judges.classes(verdict)
-                judged.second += judges.second_classes(pictures)
-                judged.features.append(verdict.features)
-                bar.update(len(batch))
-    return result
-
-
-def _same_size(folder: PictureFolder) -> list[list[int]]:
-    """The indices of a folder in batches of pictures of one size."""
-    sizes = defaultdict(list)
-    for index in range(len(folder)):
-        sizes[folder.image(index).size].append(index)
-    return [
-        indices[start : start + JUDGED_AT_ONCE]
-        for indices in sizes.values()
-        for start in range(0, len(indices), JUDGED_AT_ONCE)
-    ]
-
-
-# --- one checkpoint ---------------------------------------------------------------------------
-
-
-@dataclass
-class Evaluation:
-    """What was measured of one checkpoint.
-
-    Attributes:
-        styles: a style's name -> its pictures.
-        seconds: of each picture, batch 1, its photo's encoding included.
-        sheet: a style's name -> its first pictures, uint8 (side, side, 3).
-    """
-
-    styles: dict[str, Judged]
-    seconds: list[float]
-    sheet: dict[str, list[np.ndarray]]
-
-
-@torch.no_grad()
-def evaluate(
-    checkpoint: models.Checkpoint, photos: Sequence[Tensor], judges: Judges, title: str
-) -> Evaluation:
-    """Paints every photo (1, 3, H, W) in every style, with the style's first code.
-
-    A photo is encoded once for all styles of one ground; pictures are painted one by one, as
-    someone who waits for one does, and judged many at a time.
-    """
-    network = checkpoint.network
-    codes = {name: codes[0] for name, codes in checkpoint.styles.items()}
-    result = Evaluation({name: Judged() for name in codes}, [], defaultdict(list))
-    waiting: list[tuple[str, Tensor, Tensor]] = []
-    with tqdm(total=len(photos) * len(codes), desc=title, unit="picture") as bar:
-        for number, photo in enumerate(photos):
-            encoded: dict[models.Ground, tuple[models.Content, float]] = {}
-            for name, code in codes.items():
-                if code.ground not in encoded:
-                    start = time.perf_counter()
-                    content = network.encode_photo(photo, ground=code.ground)
-                    encoded[code.ground] = content, time.perf_counter() - start
-                content, encoding = encoded[code.ground]
-                start = time.perf_counter()
-                picture = network.repaint(photo, code, content=content)
-                # Reading a number waits for the device.
-                float(picture[0, 0, 0, 0])
-                result.seconds.append(encoding + time.perf_counter() - start)
-                waiting.append((name, photo, picture))
-                if number < SHEET_PHOTOS:
-                    result.sheet[name].append(_thumbnail(picture))
-                bar.update()
-                if len(waiting) == JUDGED_AT_ONCE:
-                    _judge(judges, waiting, result.styles)
-                    waiting.clear()
-    if waiting:
-        _judge(judges, waiting, result.styles)
-    return result
-
-
-def _judge(
-    judges: Judges, painted: Sequence[tuple[str, Tensor, Tensor]], styles: Mapping[str, Judged]
-) -> None:
-    names, photos, pictures = zip(*painted, strict=True)
-    photo, picture = torch.cat(photos), torch.cat(pictures)
-    verdict = judges.classifier.judge(picture)
-    columns = {
-        "called": judges.classes(verdict),
-        "second": judges.second_classes(picture),
-        "features": list(verdict.features[:, None]),
-        "sharpness": sharpness(picture).tolist(),
-        "edges": edge_correlation(photo, picture).tolist(),
-        "lpips": [] if judges.lpips is None else judges.lpips(photo, picture).tolist(),
-    }
-    for kind, values in columns.items():
-        # A judge that is not there says nothing, of no picture.
-        for name, value in zip(names, values, strict=False):
-            getattr(styles[name], kind).append(value)
-
-
-def _thumbnail(picture: Tensor) -> np.ndarray:
-    image = Image.fromarray(images.to_rgb(picture))
-    return np.asarray(image.resize((SHEET_SIDE, SHEET_SIDE), Image.Resampling.LANCZOS))
 
 
 # --- the report -------------------------------------------------------------------------------
@@ -247,7 +88,8 @@ def numbers(evaluation: Evaluation, real: Mapping[str, Judged], judges: Judges) 
 
 def tables(report: Mapping) -> list[Table]:
     """The report's tables; checkpoints are columns."""
-    checkpoints: dict[str, dict] = report["checkpoints"]
+    # A file's name may hold any bytes, and a table only what can be printed.
+    checkpoints = {images.one_line(file): part for file, part in report["checkpoints"].items()}
     result = [
         _accuracy_table(
             "style_accuracy",
@@ -335,8 +177,12 @@ def _accuracy_table(
 
 
 def write_report(folder: Path, report: Mapping, sheet: Image.Image) -> None:
-    """report.json, report.md, a plot a table and contact_sheet.png."""
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    """report.json, report.md, a plot a table and contact_sheet.png.
+
+    Raises:
+        OSError: one could not be written.
+    """
+    _write(folder / "report.json", json.dumps(report, indent=1) + "\n")
     parts = [
         "# Report",
         "",
@@ -346,11 +192,18 @@ def write_report(folder: Path, report: Mapping, sheet: Image.Image) -> None:
     ]
     for table in tables(report):
         plot = f"{table.name}.png"
-        table.plot(folder / plot)
+        with writing_whole(folder / plot) as part:
+            table.plot(part)
         parts += [table.markdown(), f"![{table.title}]({plot})", ""]
     parts += ["## Pictures", "", "![Photos across, styles down](contact_sheet.png)", ""]
-    (folder / "report.md").write_text("\n".join(parts))
-    sheet.save(folder / "contact_sheet.png")
+    _write(folder / "report.md", "\n".join(parts))
+    with writing_whole(folder / "contact_sheet.png") as part:
+        sheet.save(part, "PNG")
+
+
+def _write(path: Path, text: str) -> None:
+    with writing_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -410,14 +263,15 @@ def _second_judge(
     return LinearJudge.load(path).to(device), PooledFeatures().to(device)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Reads everything, measures, writes the report.
+def run(arguments: argparse.Namespace) -> tuple[dict, Image.Image]:
+    """Reads everything and measures: what report.json holds, and the contact sheet.
 
     Raises:
         ValueError, FileNotFoundError: what can't be read or measured, in one line.
     """
     if arguments.out.exists() and not arguments.overwrite:
         raise EvaluationError(f"{arguments.out}: exists already; --overwrite writes over it")
+    check_out(arguments.out / "report.json", REPORT_SIZE)
     device = available_device(arguments.device)
     classifier, _ = models.load_classifier(arguments.classifier, device)
     lpips, reason = _lpips(device)
@@ -437,7 +291,7 @@ def run(arguments: argparse.Namespace) -> None:
         "real_accuracy": with_mean({name: judged.share(name) for name, judged in real.items()}),
         "checkpoints": {},
         "classifier": {
-            "file": arguments.classifier.name,
+            "file": images.one_line(arguments.classifier.name),
             "backbone": classifier.config["backbone"],
         },
         "photos": len(photos),
@@ -448,24 +302,33 @@ def run(arguments: argparse.Namespace) -> None:
     if judges.second is not None:
         accuracy = {name: judged.second_share(name) for name, judged in real.items()}
         report["second_judge"] = {"real_accuracy": with_mean(accuracy)}
-    rows = [(PHOTO, [_thumbnail(photo) for photo in photos[:SHEET_PHOTOS]])]
+    rows = [(PHOTO, [thumbnail(photo) for photo in photos[:SHEET_PHOTOS]])]
     for file, checkpoint in checkpoints.items():
-        evaluation = evaluate(checkpoint, photos, judges, Path(file).name)
+        evaluation = evaluate(checkpoint, photos, judges, images.one_line(Path(file).name))
         report["checkpoints"][file] = numbers(evaluation, real, judges)
-        rows += [(f"{name}\n{Path(file).stem}", row) for name, row in evaluation.sheet.items()]
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    write_report(arguments.out, report, contact_sheet(rows))
-    print("\n".join(table.markdown() for table in tables(report)))
+        rows += [
+            (f"{name}\n{images.one_line(Path(file).stem)}", row)
+            for name, row in evaluation.sheet.items()
+        ]
+    return report, contact_sheet(rows)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 done, 2 a wrong command line or unreadable input."""
+    """Exit code 0 done, 1 the report could not be written, 2 a wrong command line or input."""
+    show_anything()
     arguments = parse_arguments(argv)
     try:
-        run(arguments)
+        report, sheet = run(arguments)
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    print("\n".join(table.markdown() for table in tables(report)))
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        write_report(arguments.out, report, sheet)
+    except OSError as error:
+        print(f"error: {not_written(arguments.out, error)}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
+
+
+class NoGPUError(ValueError):
+    """More processes than GPUs."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,11 @@ class Processes:
     def first(self) -> bool:
         """Whether this one writes the files and speaks."""
         return self.rank == 0
+
+    def say(self, line: str) -> None:
+        """A line on stderr, from the first process alone; a progress bar stays below it."""
+        if self.first:
+            tqdm.write(line, file=sys.stderr)
 
     def largest(self, *values: float) -> list[float]:
         """The largest of all processes' values, one by one."""
@@ -74,7 +85,7 @@ def together(device: torch.device) -> Iterator[Processes]:
     gloo connects them on CPUs, nccl on GPUs, of which each process gets its own.
 
     Raises:
-        ValueError: fewer GPUs than processes.
+        NoGPUError: fewer GPUs than processes.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
@@ -83,7 +94,7 @@ def together(device: torch.device) -> Iterator[Processes]:
     if device.type == "cuda":
         local = int(os.environ["LOCAL_RANK"])
         if local >= torch.cuda.device_count():
-            raise ValueError(
+            raise NoGPUError(
                 f"process {local + 1} has no GPU: there are {torch.cuda.device_count()}"
             )
         device = torch.device("cuda", local)

@@ -74,7 +74,9 @@ class Table:
         axes.set_title(self.title, fontsize=10)
         axes.legend(fontsize=7)
         # Without the date and the library's version two runs write the same file.
-        figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
+        figure.savefig(
+            path, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None}
+        )
 
 
 def contact_sheet(rows: Sequence[tuple[str, Sequence[np.ndarray]]]) -> Image.Image:

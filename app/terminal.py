@@ -1,8 +1,9 @@
-"""What a terminal can't show must not end a program whose work is done."""
+"""Names in any script, on terminals and disks whose locale has no signs for them."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 
@@ -15,3 +16,27 @@ def show_anything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # None without a console
             stream.reconfigure(errors="backslashreplace")
+
+
+def typed(text: str) -> str:
+    """A name from the command line or the disk as Unicode, whatever the locale.
+
+    Where the locale is not UTF-8, Python hands out bytes that it has no characters for as lone
+    surrogates; no file of ours could hold those, and the same name would be another one elsewhere.
+    Paths stay as they are, since the system is asked for them.
+    """
+    if text.isascii():
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+def file_name(text: str) -> str:
+    """The opposite of :func:`typed`: a name as the system takes it for a file's."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return os.fsdecode(text.encode("utf-8"))
+    return text

@@ -12,7 +12,6 @@ import argparse
 import copy
 import math
 import platform
-import random
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -26,14 +25,15 @@ from tqdm import tqdm
 
 import models
 import wct
-from app import augment
 from app.classes import class_folders, split_folder
 from app.dataset import FolderError, PictureFolder
+from app.out import check_out, not_written
 from app.painter import available_device
+from app.terminal import show_anything
+from app.views import Examples, Views, compute_views, kept_views, mixed
 from models.backbones import BACKBONES
 from models.classifier import POOLINGS, save_classifier
-
-# --- settings ---------------------------------------------------------------------------------
+from models.weights_file import CheckpointError
 
 BACKBONE_RATE = 3e-4
 HEAD_RATE = 3e-3
@@ -46,11 +46,7 @@ WARM_UP_EPOCHS = 1  # of the new root, before the last decay
 FIRST_STEPS = 50  # over which the rate rises from 0
 EMA = 0.99
 HELD_BACK = 8  # every eighth picture of train is for choosing, and not trained on
-SMALLEST_SCALE = 0.75  # of pictures before they are cropped
-RECOLORED_SHARE = 0.3  # of the class photo: with a painting's colors it is still a photo
-PHOTO = "photo"
 RECORD_EVERY = 8  # steps between looks at the covariances
-VIEWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -86,112 +82,6 @@ class Epoch:
     rate: float
     condition_number: float | None
     held_back: dict[str, float] = field(default_factory=dict)
-
-
-# --- data -------------------------------------------------------------------------------------
-
-
-class Examples:
-    """Training pictures, cropped and roughened, and which of them are held back.
-
-    Args:
-        every: each picture of that number is held back; 0 holds none.
-    """
-
-    def __init__(
-        self, folders: Mapping[str, PictureFolder], size: int, every: int, seed: int
-    ) -> None:
-        self.folders, self.size = folders, size
-        self.draw = random.Random(seed)
-        self.classes = tuple(folders)
-        self.held = {
-            name: [i for i in range(len(folder)) if every and i % every == every - 1]
-            for name, folder in folders.items()
-        }
-        self.kept = {
-            name: sorted(set(range(len(folder))) - set(self.held[name]))
-            for name, folder in folders.items()
-        }
-
-    def view(self, name: str, index: int) -> Tensor:
-        """A random crop of a picture, as it may come: (1, 3, size, size)."""
-        crop = self._crop(name, index)
-        if name == PHOTO and self.draw.random() < RECOLORED_SHARE:
-            other = self.draw.choice([c for c in self.classes if c != PHOTO])
-            crop = augment.recolored(crop, self._crop(other, self.draw.choice(self.kept[other])))
-        return augment.roughened(crop, self.draw)
-
-    def _crop(self, name: str, index: int) -> Tensor:
-        folder = self.folders[name]
-        return folder.crop(folder.draw_crop(index, self.size, self.draw, SMALLEST_SCALE))
-
-    def order(self, count: int) -> list[tuple[int, int]]:
-        """Label and index of ``count`` pictures of every class, mixed.
-
-        A class is gone through as often as it takes, so that a small one weighs as much.
-        """
-        pairs = []
-        for label, name in enumerate(self.classes):
-            indices: list[int] = []
-            while len(indices) < count:
-                indices += self.draw.sample(self.kept[name], len(self.kept[name]))
-            pairs += [(label, index) for index in indices[:count]]
-        self.draw.shuffle(pairs)
-        return pairs
-
-
-@dataclass(frozen=True)
-class Views:
-    """What the frozen part of the backbone makes of every view, computed once.
-
-    Attributes:
-        maps: (N, C, h, w) in half precision.
-        labels: (N,).
-    """
-
-    maps: Tensor
-    labels: Tensor
-
-
-def compute_views(examples: Examples, frozen: nn.Module, count: int, device: torch.device) -> Views:
-    """``count`` views of every class through ``frozen``."""
-    order = examples.order(count)
-    maps: Tensor | None = None
-    with torch.no_grad(), tqdm(total=len(order), desc="frozen part", unit="view") as bar:
-        for start in range(0, len(order), VIEWS_AT_ONCE):
-            part = order[start : start + VIEWS_AT_ONCE]
-            pictures = torch.cat([examples.view(examples.classes[y], i) for y, i in part])
-            result = frozen(pictures.to(device)).half().cpu()
-            if maps is None:
-                maps = torch.empty((len(order), *result.shape[1:]), dtype=torch.half)
-            maps[start : start + len(part)] = result
-            bar.update(len(part))
-    return Views(maps, torch.tensor([label for label, _ in order]))
-
-
-def mixed(
-    maps: Tensor, targets: Tensor, concentration: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Each view with a little of another: Verma et al., "Manifold Mixup", 2019.
-
-    Args:
-        maps: (B, C, h, w), activations of the frozen part.
-        targets: (B, classes), probabilities.
-        concentration: both parameters of the beta distribution that shares are drawn from, above
-            0; the larger, the more is mixed. A view keeps at least half of itself.
-        generator: on the CPU.
-
-    Returns:
-        New maps and targets of the same shapes.
-    """
-    both = torch.full((len(maps), 2), concentration)
-    gammas = torch._standard_gamma(both, generator=generator)
-    shares = (gammas / gammas.sum(1, keepdim=True).clamp_min(1e-12)).amax(1).to(maps)
-    other = torch.randperm(len(maps), generator=generator).to(maps.device)
-    return (
-        torch.lerp(maps[other], maps, shares[:, None, None, None]),
-        torch.lerp(targets[other], targets, shares[:, None]),
-    )
 
 
 # --- judging ----------------------------------------------------------------------------------
@@ -269,20 +159,21 @@ class Run:
     def views(self) -> Views:
         """Computed, or read from the file beside the checkpoint that a run like this one left."""
         arguments = self.arguments
-        path = Path(arguments.out).with_suffix(".views.pt")
         same = {
             name: getattr(arguments, name)
             for name in ("artworks", "backbone", "views", "size", "frozen", "all_pictures", "seed")
         }
-        if path.is_file():
-            found = torch.load(path, weights_only=True, mmap=True)
-            if found["settings"] == same:
-                return Views(found["maps"], found["labels"])
         frozen = self.classifier.backbone.split(arguments.frozen)[0]
-        views = compute_views(self.examples, frozen, arguments.views, self.device)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"settings": same, "maps": views.maps, "labels": views.labels}, path)
-        return views
+        return kept_views(
+            Path(arguments.out).with_suffix(".views.pt"),
+            same,
+            lambda: compute_views(self.examples, frozen, arguments.views, self.device),
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file to write, in half precision."""
+        return 2 * sum(tensor.numel() for tensor in self.average.state_dict().values())
 
     def train(self) -> None:
         """All epochs."""
@@ -303,8 +194,9 @@ class Run:
 
     def _epoch(self, phase: Phase, views: Views, batches: int, bar: tqdm) -> Epoch:
         covariance = self.arguments.pooling == "covariance"
-        if covariance:
-            self.classifier.pool.solver = self.average.pool.solver = phase.solver
+        for pool in (self.classifier.pool, self.average.pool):
+            if isinstance(pool, wct.CovariancePool):
+                pool.solver = phase.solver
         recorder = (
             wct.SpectrumRecorder(self.classifier.pool, every=RECORD_EVERY) if covariance else None
         )
@@ -451,15 +343,26 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 done, 2 a wrong command line or unreadable input."""
+    """Exit code 0 done, 1 the classifier could not be written, 2 a wrong command line or input."""
+    show_anything()
     arguments = parse_arguments(argv)
+    out = Path(arguments.out)
     try:
+        check_out(out)  # before pictures are read
         run = Run(arguments)
-        run.train()
-        save_classifier(arguments.out, run.average, run.record())
+        check_out(out, run.size)
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    try:
+        run.train()
+        save_classifier(out, run.average, run.record())
+    except OSError as error:
+        print(f"error: {not_written(out, error)}", file=sys.stderr)
+        return 1
+    except CheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -19,10 +19,11 @@ from tqdm import tqdm
 
 import models
 from app import augment, shipped
+from app.choosing import spread
 from app.classes import class_folders, split_folder
-from app.codes import spread
 from app.dataset import PictureFolder
-from app.train_classifier import PHOTO, accuracies, confusion
+from app.train_classifier import accuracies, confusion
+from app.views import PHOTO
 
 ROOT = Path(__file__).resolve().parents[1]
 QUALITY, SCALE = 50, 0.6

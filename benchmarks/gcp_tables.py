@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 import wct
+from app.choosing import spread
 from app.classes import class_folders, split_folder
-from app.codes import spread
 from app.train_classifier import Phase, phases
 from models.backbones import EfficientNetLite0
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 import models
 from app import images, shipped
-from app.codes import spread
+from app.choosing import spread
 from app.dataset import PictureFolder
 from benchmarks.stylize_quality import ARTWORKS, CLASSES
 from models import losses

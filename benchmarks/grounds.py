@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import models
 from app import images, shipped
-from app.codes import Chooser
+from app.choosing import Chooser
 from app.dataset import PictureFolder
 from models.judge import LinearJudge
 

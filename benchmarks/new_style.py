@@ -24,10 +24,11 @@ import torch
 from PIL import Image
 
 import models
-from app import evaluate, images, shipped, train, train_classifier
+from app import evaluate, images, measuring, shipped, train, train_classifier
+from app.choosing import medoid_codes, spread
 from app.classes import class_folders, split_folder
-from app.codes import medoid_codes, named_folders, spread
 from app.dataset import FolderError, PictureFolder
+from app.named_folders import named_folders
 from app.report import Table, contact_sheet
 from benchmarks.stylize_quality import ARTWORKS
 
@@ -179,7 +180,7 @@ class Gallery:
         self.arguments, self.judge_file = arguments, judge
         classifier, self.trained = models.load_classifier(judge)
         self.classes = classifier.classes
-        self.judges = evaluate.Judges(classifier, None, None, "")
+        self.judges = measuring.Judges(classifier, None, None, "")
         self.test = classes / "test"
         self.paintings = PictureFolder(arguments.folder, name=arguments.name)
         folder = PictureFolder(arguments.artworks / "test" / "photo", name=evaluate.PHOTO)
@@ -188,7 +189,7 @@ class Gallery:
 
     def real(self) -> dict:
         """What the classifier calls the real test pictures: class -> class -> share."""
-        judged = evaluate.judge_real(self.judges, class_folders(self.test), CPU)
+        judged = measuring.judge_real(self.judges, class_folders(self.test), CPU)
         return {name: self._shares(row) for name, row in judged.items()}
 
     def repainted(
@@ -196,7 +197,7 @@ class Gallery:
     ) -> dict:
         """The photos with each code: name -> what was measured."""
         styles = {name: [code] for name, code in codes.items()}
-        result = evaluate.evaluate(
+        result = measuring.evaluate(
             replace(checkpoint, styles=styles), self.photos, self.judges, "repainting"
         )
         return {
@@ -208,7 +209,7 @@ class Gallery:
             for name, row in result.styles.items()
         }
 
-    def _shares(self, judged: evaluate.Judged) -> dict[str, float]:
+    def _shares(self, judged: measuring.Judged) -> dict[str, float]:
         return {name: judged.share(name) for name in self.classes}
 
     def before_learning(self) -> dict:

@@ -29,7 +29,7 @@ import torch
 from tqdm import tqdm
 
 import models
-from app.codes import fit_judge, spread
+from app.choosing import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
 from app.shipped import CLASSIFIER

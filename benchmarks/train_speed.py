@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from app import shipped, train
 from app.dataset import PictureFolder
 from app.processes import Processes
+from app.training.data import TrainingData
 from benchmarks.pack_artworks import FEATURES, PACKAGES, PACKED, STACK
 from wct import _eigen
 
@@ -40,14 +41,14 @@ ROWS = {
 }
 
 
-class SharedFolders(train.Run):
-    """A run that reads a folder's pictures once, whatever the number of runs."""
+class SharedFolders(TrainingData):
+    """Folders that are read once, whatever the number of runs."""
 
     read: ClassVar[dict[str, PictureFolder]] = {}
 
-    def _folder(self, folder: str | Path, name: str) -> PictureFolder:
+    def folder(self, folder: str | Path, name: str) -> PictureFolder:
         if str(folder) not in self.read:
-            self.read[str(folder)] = super()._folder(folder, name)
+            self.read[str(folder)] = super().folder(folder, name)
         return self.read[str(folder)]
 
 
@@ -63,11 +64,11 @@ def run_of(options: argparse.Namespace, row: dict, out: Path) -> train.Run:
     command += ["--workers", str(row.get("workers", options.workers))]
     command += ["--bf16"] if row.get("bf16", True) else []
     command += ["--compile"] if row.get("compile") else []
-    run = SharedFolders(
-        train.parse_arguments(command), Processes(train.available_device(options.device))
-    )
+    processes = Processes(train.available_device(options.device))
+    settings = train.parse_arguments(command)
+    run = train.Run(settings, processes, SharedFolders(settings, processes))
     if row.get("channels_last"):
-        run.network.to(memory_format=torch.channels_last)
+        run.learner.network.to(memory_format=torch.channels_last)
     return run
 
 
@@ -79,20 +80,20 @@ def wait(device: torch.device) -> None:
 def measure(options: argparse.Namespace, row: dict, out: Path) -> dict[str, float]:
     run = run_of(options, row, out)
     tried = torch.backends.cudnn.flags(benchmark=bool(row.get("try_out")), allow_tf32=True)
-    with tried if run.device.type == "cuda" else nullcontext():
+    with tried if run.processes.device.type == "cuda" else nullcontext():
         start = time.perf_counter()
         for _ in range(WARM):
             run.train_step(0.5)
-        wait(run.device)
+        wait(run.processes.device)
         began = time.perf_counter()
         for _ in range(options.steps):
             run.train_step(0.5)
-        wait(run.device)
+        wait(run.processes.device)
         seconds = (time.perf_counter() - began) / options.steps
         start_up = began - start
         if row == {} and options.profile:
             print_profile(run)
-    batch = run.arguments.batch
+    batch = run.settings.batch
     return {"step": seconds, "pictures": batch / seconds, "start_up": start_up}
 
 
@@ -102,7 +103,7 @@ def print_profile(run: train.Run) -> None:
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         for _ in range(count):
             run.train_step(0.5)
-        wait(run.device)
+        wait(run.processes.device)
     averages = recorded.key_averages()
     kernels = [e for e in averages if e.device_type == torch.autograd.DeviceType.CUDA]
     busy = sum(e.self_device_time_total for e in kernels) / count / 1000

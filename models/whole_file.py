@@ -81,7 +81,7 @@ class _Noting:
 
 
 def check_place(path: str | os.PathLike[str], size: int = 0) -> None:
-    """Makes the folder of ``path`` and tries whether a file could be written there; leaves none.
+    """Tries whether a file could be written at ``path``, and its folder made; leaves neither.
 
     Args:
         size: bytes that the disk must have room for.
@@ -93,25 +93,33 @@ def check_place(path: str | os.PathLike[str], size: int = 0) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        _make_folder(path.parent)
         with suppress(FileNotFoundError):
             path.lstat()  # fails where the name is too long for the disk
-        part = path.with_name(f".repaint-{os.getpid()}-{uuid.uuid4().hex}.part")
-        try:
-            with open(part, "xb") as file:
-                _fill(file, max(1, size))
-        finally:
-            part.unlink(missing_ok=True)
+        with _folder(path.parent):
+            part = path.with_name(f".repaint-{os.getpid()}-{uuid.uuid4().hex}.part")
+            try:
+                with open(part, "xb") as file:
+                    _fill(file, max(1, size))
+            finally:
+                part.unlink(missing_ok=True)
     except OSError as error:
         # The subclass follows from the number.
         raise OSError(error.errno, reason_of(error), str(path)) from None
 
 
-def _make_folder(folder: Path) -> None:
+@contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """The folder is there; those that were made for it are gone afterwards."""
+    missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        yield
     except FileExistsError:  # a file has its name, which "File exists" would not say
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    finally:
+        for each in missing:
+            with suppress(OSError):  # never made
+                each.rmdir()
 
 
 def _fill(file: BinaryIO, size: int) -> None:

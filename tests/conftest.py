@@ -1,5 +1,6 @@
 """The paintings beside the clone: skipped where they are absent, required where they are there."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ def artworks() -> Path:
     if not ARTWORKS.is_dir():
         pytest.skip(f"no artworks at {ARTWORKS}")
     return ARTWORKS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_downloads() -> Iterator[None]:
+    """LPIPS would fetch its backbone, 230 MB, where there is a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("https_proxy", "HTTPS_PROXY"):
+            patch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import models
-from app import codes, images, stylize
+from app import choosing, images, stylize
 from app.dataset import PictureFolder
 from app.shipped import CHECKPOINT
 from benchmarks.stylize_quality import CLASSES, edge_correlation
@@ -103,7 +103,7 @@ def test_a_judge_of_real_paintings_recognizes_the_styles(artworks):
     # A small judge and few photos: the full figures are benchmarks/stylize_quality.py's.
     backbone = PooledFeatures()
     folders = {c: PictureFolder(artworks / "train" / c, count=40) for c in CLASSES}
-    judge = codes.fit_judge(folders, backbone, torch.device("cpu"))
+    judge = choosing.fit_judge(folders, backbone, torch.device("cpu"))
     checkpoint = models.load_checkpoint(CHECKPOINT)
     photos = PictureFolder(artworks / "test" / "photo", count=8)
     hits = []

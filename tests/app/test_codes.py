@@ -6,30 +6,31 @@ import torch
 from PIL import Image
 
 import models
-from app import codes, images
+from app import choosing, codes, images
+from app.named_folders import named_folders, style_folders
 from app.samples import SHEET_SIZE
 
 
 def test_medoids_stand_for_their_clusters():
     rows = torch.cat([torch.zeros(5, 2), torch.full((4, 2), 9.0)]) + 0.1 * torch.randn(9, 2)
-    chosen = codes.medoids(rows, 2)
+    chosen = choosing.medoids(rows, 2)
     assert {int(i) // 5 for i in chosen} == {0, 1}
-    assert len(set(codes.medoids(rows, 20))) == 9
+    assert len(set(choosing.medoids(rows, 20))) == 9
 
 
 def test_a_single_painting_is_its_own_medoid():
-    assert codes.medoids(torch.ones(1, 3), 4) == [0]
+    assert choosing.medoids(torch.ones(1, 3), 4) == [0]
 
 
 def test_the_same_painting_again_does_not_confuse_the_medoids():
-    assert sorted(codes.medoids(torch.ones(3, 2), 3)) == [0, 1, 2]
+    assert sorted(choosing.medoids(torch.ones(3, 2), 3)) == [0, 1, 2]
 
 
 def test_folders_keep_their_order_and_may_share_a_name_only_where_codes_are_learned():
     pairs = ["warm=a", "cold=b", "warm=c=d"]
-    assert codes.named_folders(pairs) == [("warm", "a"), ("cold", "b"), ("warm", "c=d")]
+    assert named_folders(pairs) == [("warm", "a"), ("cold", "b"), ("warm", "c=d")]
     with pytest.raises(ValueError, match="'warm' is taken"):
-        codes.style_folders(pairs)
+        style_folders(pairs)
 
 
 def test_what_a_style_wants_of_photos_is_set_for_its_codes_and_kept(trained, folders, tmp_path):
@@ -54,7 +55,7 @@ def test_what_a_style_wants_of_photos_is_set_for_its_codes_and_kept(trained, fol
 @pytest.mark.parametrize("pair", ["warm", "=a", "warm=", "a/b=c"])
 def test_what_is_not_a_name_and_a_folder_is_refused(pair):
     with pytest.raises(ValueError, match="--learn must be NAME=FOLDER"):
-        codes.named_folders([pair], "--learn")
+        named_folders([pair], "--learn")
 
 
 def command(trained, folders, *more: str) -> list[str]:
@@ -109,3 +110,22 @@ def test_sheets_show_every_candidate_and_change_nothing(trained, folders, tmp_pa
     for name in ("warm", "cold"):
         with Image.open(sheets / f"{name}.png") as sheet:
             assert sheet.size == (SHEET_SIZE * 5, SHEET_SIZE * 4)
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        ("--out", "file/b.safetensors"),
+        ("--out", "/proc/b.safetensors"),
+        ("--sheets", "file"),
+        ("--sheets", "file/sheets"),
+    ],
+)
+def test_a_place_that_can_t_be_written_is_known_before_the_work(
+    trained, folders, tmp_path, monkeypatch, capsys, option, place
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(codes, "Chooser", lambda *_: pytest.fail("tried codes"))
+    assert codes.main(command(trained, folders, option, str(tmp_path / place))) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"error: {option} {tmp_path / place}") and "can't be written: " in line

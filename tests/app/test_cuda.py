@@ -98,5 +98,5 @@ def test_training_runs_in_bf16_with_pictures_made_ahead(folders, tmp_path):
         train.parse_arguments([*command, "--out", str(tmp_path / "a.safetensors")]),
         train.Processes(CUDA),
     )
-    run.train()
-    assert run.step == 5 and all(math.isfinite(v) for v in run.recent.values())
+    train.train(run)
+    assert run.clock.step == 5 and all(math.isfinite(v) for v in run.losses.recent.values())

@@ -1,6 +1,7 @@
 """The report: its numbers, that two runs agree, and what it refuses."""
 
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 
 import models
 from app import evaluate
+from app.measuring import SHEET_SIDE
 from app.report import Table
 from models.judge import LinearJudge
 
@@ -116,7 +118,7 @@ def test_the_report_can_be_read_and_looked_at(report):
     assert "copy.safetensors" in text and "Not FID" in text
     # The photos, and two styles of two checkpoints: five rows of three pictures.
     width, height = Image.open(report / "contact_sheet.png").size
-    assert height > 5 * evaluate.SHEET_SIDE and width > 3 * evaluate.SHEET_SIDE
+    assert height > 5 * SHEET_SIDE and width > 3 * SHEET_SIDE
 
 
 def test_lpips_without_its_backbone_says_why_and_the_rest_is_there(
@@ -142,6 +144,47 @@ def test_a_report_that_exists_is_kept_unless_told_otherwise(command, tmp_path, c
     assert [path.name for path in mine.parent.iterdir()] == ["mine.txt"]
     assert evaluate.main([*command, "--overwrite", "--limit", "2"]) == 0
     assert mine.read_text() == "mine" and (mine.parent / "report.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file/report", "Not a directory"),
+        ("/proc/report", "No such file or directory"),
+        ("full", "File too large"),
+    ],
+)
+def test_a_place_that_can_t_be_written_is_known_before_the_work(
+    command, tmp_path, monkeypatch, capsys, place, reason
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(evaluate, "judge_real", lambda *_: pytest.fail("measured"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if place == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        assert evaluate.main(swap(command, "--out", tmp_path / place)) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: --out ") and line.endswith(f"can't be written: {reason}")
+    assert not (tmp_path / "full").exists()
+
+
+def test_a_report_that_can_t_be_written_is_printed_and_one_line_says_why(
+    command, tmp_path, monkeypatch, capsys
+):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(evaluate.Table, "plot", full)
+    assert evaluate.main([*command, "--limit", "2"]) == 1
+    printed = capsys.readouterr()
+    assert "Style accuracy" in printed.out
+    assert printed.err.splitlines()[-1] == (
+        f"error: --out {tmp_path / 'report'}: can't be written: No space left on device"
+    )
+    assert not list((tmp_path / "report").glob(".*"))
 
 
 def swap(command: list[str], option: str, value) -> list[str]:

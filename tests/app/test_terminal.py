@@ -34,3 +34,22 @@ def test_every_character_is_shown_or_spelled(encoding):
 def test_a_program_without_a_console_starts():
     program = "import sys; sys.stdout = sys.stderr = None\n" + PROGRAM.split("for stream")[0]
     assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}).returncode == 0
+
+
+def test_names_are_unicode_and_files_the_system_s_whatever_the_locale():
+    program = r"""
+import os
+from app.terminal import file_name, typed
+hokusai, raw = "\u5317\u658e", b"\xe5\x8c\x97\xe6\x96\x8e"
+assert typed(os.fsdecode(raw)) == hokusai
+assert os.fsencode(file_name(hokusai)) == raw
+assert typed("monet") == file_name("monet") == "monet"
+assert typed(os.fsdecode(b"\xff")) == os.fsdecode(b"\xff")  # no UTF-8: as it is
+"""
+    for locale in ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {}):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONPATH": ".", "PYTHONUTF8": "1", **locale},
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr

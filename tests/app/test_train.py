@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ import models
 from app import train
 from app.painter import Painter
 from app.samples import SHEET_SIZE
+from app.training import WholeNetwork, saving
 
 SHAPE = ("--width", "8", "--blocks", "1")
 TINY = ["--size", "64", "--device", "cpu", "--codes", "medoids"]
@@ -48,14 +49,14 @@ def test_training_brings_the_paintings_colors(folders, tmp_path):
     out = tmp_path / "a.safetensors"
     command = arguments(folders, out, "--steps", "120", "--batch", "1", "--learning-rate", "1e-3")
     run = train.Run(train.parse_arguments(command))
-    photos = [run.photos.square(i, 128) for i in range(4)]
-    paintings = [run.styles[name].tensor(i) for name in ("warm", "cold") for i in range(4)]
+    photos = [run.data.photos.square(i, 128) for i in range(4)]
+    paintings = [run.data.styles[name].tensor(i) for name in ("warm", "cold") for i in range(4)]
 
     def distance() -> float:
         """Between mean colors, over all pairs: one pair's after so few steps is luck."""
         found = []
         for photo, painting in zip(photos * 2, paintings, strict=True):
-            result = run.network.repaint(photo, run.network.encode_style(painting))
+            result = run.learner.network.repaint(photo, run.learner.network.encode_style(painting))
             found.append((result.mean((2, 3)) - painting.mean((2, 3))).abs().mean())
         return float(torch.stack(found).mean())
 
@@ -83,13 +84,46 @@ def test_every_recipe_trains(folders, tmp_path, settings):
     assert checkpoint.network.config.method == ("gd" if "gd" in settings else "svd")
 
 
+@pytest.fixture(scope="session")
+def flat(tmp_path_factory) -> Path:
+    """A black frame, a blown-out sky, and a plain color."""
+    folder = tmp_path_factory.mktemp("flat")
+    for name, color in (("black", (0, 0, 0)), ("white", (255,) * 3), ("sky", (90, 140, 230))):
+        Image.new("RGB", (160, 128), color).save(folder / f"{name}.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("--coloring", "mlp"),
+        ("--coloring", "mlp", "--gradient", "taylor", "--bf16"),
+        ("--coloring", "mlp", "--gradient", "pade"),
+        ("--coloring", "mlp", "--perceptual", "hed", "--grain", "1"),
+        ("--method", "gd"),
+        ("--method", "gd", "--bf16"),
+        ("--coloring", "statistics", "--perceptual", "none"),
+        ("--gradient", "clip", "--strokes", "0"),
+        ("--bf16",),
+    ],
+    ids=" ".join,
+)
+def test_flat_photos_and_paintings_are_trained_on(folders, flat, tmp_path, settings):
+    command = ["--photos", str(flat), "--style", f"warm={folders / 'warm'}"]
+    command += ["--style", f"flat={flat}", "--out", str(tmp_path / "a.safetensors"), *SHAPE, *TINY]
+    run = train.Run(train.parse_arguments([*command, "--batch", "2", "--steps", "9", *settings]))
+    for _ in range(2):
+        run.train_step(0.5)
+    assert run.health.problem(run.learner, run.objective, run.discriminator) == ""
+
+
 def test_the_paper_s_losses_are_all_in_its_recipe(folders, tmp_path):
     command = arguments(folders, tmp_path / "a.safetensors", "--method", "gd", "--steps", "1")
     run = train.Run(train.parse_arguments(command))
-    terms, judged = run.generator(run.batch(), run.arguments.weights)
+    terms, judged = run.generator(run.data.batch(), run.settings.weights)
     names = {"adversarial", "reconstruction", "cycle", "content_code", "style_code"}
     assert set(terms) == names | {"whitening", "coloring"}
-    assert torch.isfinite(run.judge(judged, run.batch().domains))
+    assert torch.isfinite(run.judge(judged, run.data.batch().domains))
 
 
 def test_a_resumed_run_is_the_run_that_was_never_cut(folders, tmp_path, one_thread):
@@ -99,7 +133,7 @@ def test_a_resumed_run_is_the_run_that_was_never_cut(folders, tmp_path, one_thre
     first = train.Run(train.parse_arguments(arguments(folders, cut, "--steps", "6", *more)))
     for _ in range(3):
         first.train_step(first.progress())
-    first.save_state()
+    first.files.write_state(saving.state_of(first))
     resumed = arguments(folders, cut, "--steps", "6", "--resume", str(cut), *more)
     assert train.main(resumed) == 0
     a, b = models.load_checkpoint(whole), models.load_checkpoint(cut)
@@ -117,11 +151,11 @@ def test_pictures_made_ahead_by_others_are_the_same_also_after_a_cut(folders, tm
         return train.Run(train.parse_arguments([*command, *more]))
 
     alone, helped = run(), run("--workers", "2")
-    before = [(alone.batch(), helped.batch()) for _ in range(3)]
-    helped.save_state()
+    before = [(alone.data.batch(), helped.data.batch()) for _ in range(3)]
+    helped.files.write_state(saving.state_of(helped))
     cut = run("--workers", "2")
-    cut.load_state(out)
-    after = [(alone.batch(), batches.batch()) for batches in (cut, cut)]
+    saving.load_state(cut, out)
+    after = [(alone.data.batch(), cut.data.batch()) for _ in range(2)]
     for one, other in before + after:
         for name in ("photos", "paintings", "given", "domains"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
@@ -142,8 +176,8 @@ def test_a_run_killed_at_any_moment_goes_on(folders, tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     run = train.Run(train.parse_arguments(arguments(folders, out, "--steps", "5")))
-    run.load_state(out.with_suffix(".state.pt"))
-    assert run.step >= 1
+    saving.load_state(run, out.with_suffix(".state.pt"))
+    assert run.clock.step >= 1
     run.train_step(0.5)
 
 
@@ -168,7 +202,7 @@ def test_steps_that_are_not_finite_may_be_left_out_and_are_counted(
     out = tmp_path / "a.safetensors"
     command = arguments(folders, out, "--steps", "5", "--skip-not-finite", "2")
     run = train.Run(train.parse_arguments(command))
-    before = [p.detach().clone() for p in run.network.parameters()]
+    before = [p.detach().clone() for p in run.learner.network.parameters()]
     generator = run.generator
 
     def broken(batch, weights):
@@ -177,12 +211,87 @@ def test_steps_that_are_not_finite_may_be_left_out_and_are_counted(
 
     monkeypatch.setattr(run, "generator", broken)
     with pytest.raises(train.TrainingError, match=r"step 2: .* loss is nan"):
-        run.train()
-    assert run.failed == 2
-    assert all(map(torch.equal, before, run.network.parameters()))
+        train.train(run)
+    assert run.clock.failed == 2
+    assert all(map(torch.equal, before, run.learner.network.parameters()))
     monkeypatch.setattr(run, "generator", generator)
-    run.train()
+    train.train(run)
     assert models.load_checkpoint(out).record["failed_steps"] == 2
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("rate", "resumes", "minutes"),
+    [
+        ("1e20", True, "5"),  # finite in a state, not in a checkpoint
+        ("1e38", True, "5"),  # finite nowhere
+        ("1e2", True, "0.0001"),  # finite everywhere
+        ("1e5", False, "5"),
+        ("1e20", False, "0.0001"),
+    ],
+)
+def test_diverged_weights_never_take_the_place_of_good_ones(
+    folders, trained, tmp_path, capsys, rate, resumes, minutes
+):
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    before, out = contents(tmp_path), tmp_path / trained.name
+    command = arguments(folders, out, "--skip-not-finite", "9", "--steps", "5")
+    broken = [*command, "--learning-rate", rate, "--checkpoint-minutes", minutes]
+    assert train.main([*broken, "--resume", str(out)] if resumes else broken) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "diverged" in line and "untouched" in line and "--resume" in line
+    after = contents(tmp_path)
+    if resumes:  # whose log goes on
+        assert after.pop("a.csv").startswith(before.pop("a.csv"))
+    assert after == before
+    if rate == "1e20" and resumes:
+        assert train.main([*command, "--resume", str(out)]) == 0
+
+
+def test_a_run_of_which_no_step_is_finite_leaves_what_is_there(
+    folders, trained, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    before, out = contents(tmp_path), tmp_path / trained.name
+
+    def fails(self, progress):
+        raise self._not_finite("the loss is nan")
+
+    monkeypatch.setattr(train.Run, "train_step", fails)
+    command = arguments(folders, out, "--skip-not-finite", "9", "--steps", "3")
+    assert train.main(command) == 1
+    assert "not one of 3 steps was finite" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
+def test_a_new_run_s_log_takes_the_old_one_s_place_when_something_is_saved(
+    folders, trained, tmp_path
+):
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    out = tmp_path / trained.name
+    assert train.main(arguments(folders, out, "--steps", "1")) == 0
+    with open(out.with_suffix(".csv"), newline="") as log:
+        assert [row["step"] for row in csv.DictReader(log)] == ["1"]
+
+
+def test_a_signal_to_a_run_that_has_diverged_stops_it_and_saves_nothing(
+    folders, trained, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    before, out = contents(tmp_path), tmp_path / trained.name
+    step = train.Run.train_step
+
+    def interrupted(self, progress):
+        step(self, progress)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(train.Run, "train_step", interrupted)
+    assert train.main(arguments(folders, out, "--steps", "9", "--learning-rate", "1e20")) == 143
+    assert "without saving" in capsys.readouterr().err
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -194,7 +303,7 @@ def test_a_signal_saves_before_it_stops_and_the_run_goes_on(
 
     def interrupted(self, progress):
         step(self, progress)
-        if self.step == 2:
+        if self.clock.step == 2:
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(train.Run, "train_step", interrupted)
@@ -225,8 +334,8 @@ def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     run = train.Run(train.parse_arguments(arguments(folders, out, "--steps", "1")))
     for save, file in (
-        (run.save_state, "a.state.pt"),
-        (lambda: run._save_checkpoint({}, {}), "a.safetensors"),
+        (lambda: run.files.write_state(saving.state_of(run)), "a.state.pt"),
+        (lambda: saving.save_checkpoint(run, {}), "a.safetensors"),
     ):
         message = f"{file}.*could not be saved.*untouched"
         with full_disk(), pytest.raises(train.TrainingError, match=message):
@@ -234,24 +343,60 @@ def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_a_disk_that_is_full_on_the_way_does_not_end_the_run(folders, tmp_path, capsys):
+def test_a_disk_that_is_full_on_the_way_does_not_end_the_run(
+    folders, tmp_path, monkeypatch, capsys
+):
     out = tmp_path / "a.safetensors"
     command = arguments(folders, out, "--steps", "2", "--checkpoint-minutes", "0.0001")
-    with full_disk():
+    step = train.Run.train_step
+    with ExitStack() as disk:
+
+        def filling(self, progress):
+            step(self, progress)
+            if self.clock.step == 1:
+                disk.enter_context(full_disk())
+
+        monkeypatch.setattr(train.Run, "train_step", filling)
         assert train.main(command) == 1
     lines = capsys.readouterr().err.splitlines()
     assert sum("training goes on" in line for line in lines) == 2
-    assert "error: " in lines[-1] and "a.state.pt" in lines[-1]
+    assert "error: " in lines[-1] and "a.state.pt" in lines[-1] and "File too large" in lines[-1]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file/a.safetensors", "Not a directory"),
+        ("file/more/a.safetensors", "Not a directory"),
+        ("folder.safetensors", "Is a directory"),
+        ("/proc/a.safetensors", "No such file or directory"),
+        ("x" * 250 + ".safetensors", "File name too long"),
+        ("full/a.safetensors", "File too large"),
+    ],
+)
+def test_a_place_that_can_t_be_written_is_known_before_the_work(
+    folders, tmp_path, monkeypatch, capsys, place, reason
+):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.safetensors").mkdir()
+    out = tmp_path / place
+    monkeypatch.setattr(train.Run, "train_step", lambda *_: pytest.fail("trained"))
+    with full_disk() if place.startswith("full") else nullcontext():
+        assert train.main(arguments(folders, out, "--steps", "1")) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"error: --out {out}: can't be written: {reason}"
+    assert not (tmp_path / "full").exists()
 
 
 def test_starting_from_a_checkpoint_keeps_its_network(folders, trained, tmp_path):
     out = tmp_path / "second.safetensors"
     command = [*arguments(folders, out, "--steps", "1", shape=()), "--init", str(trained)]
     run = train.Run(train.parse_arguments(command))
-    assert run.network.config.width == 8 and run.arguments.train == "all"
+    assert run.learner.network.config.width == 8 and isinstance(run.settings.goal, WholeNetwork)
     weights = models.load_checkpoint(trained).network.state_dict()
-    assert all(torch.equal(run.network.state_dict()[k], v) for k, v in weights.items())
-    run.save()
+    assert all(torch.equal(run.learner.network.state_dict()[k], v) for k, v in weights.items())
+    saving.save(run)
     assert models.load_checkpoint(out).record["started_from"]["steps"] == 2
 
 
@@ -267,12 +412,12 @@ def test_a_network_sees_the_strokes_that_its_run_was_asked_for(folders, trained,
         ([*on, "--strokes", "0"], 0),
     ):
         run = train.Run(train.parse_arguments(command))
-        assert run.network.config.strokes == amount
+        assert run.learner.network.config.strokes == amount
         # Without strokes, nothing but noise is there to be painted.
-        assert (run.arguments.weights.flatness > 0) == (
-            amount == 0 and run.arguments.weights.style > 0
+        assert (run.settings.weights.flatness > 0) == (
+            amount == 0 and run.settings.weights.style > 0
         )
-        places = run.batch().canvas.origins
+        places = run.data.batch().canvas.origins
         assert (len(set(places)) > 1) == (amount > 0)
     with pytest.raises(SystemExit):
         train.parse_arguments(new_style(folders, trained, out, "--strokes", "0.1"))
@@ -342,11 +487,11 @@ def test_a_new_style_comes_nearer_to_its_paintings(folders, trained, tmp_path):
 
 def style_losses(run: train.Run, steps: int, after: tuple[int, ...]) -> list[float]:
     """The loss on the same four batches, before training and after as many steps as named."""
-    batches = [run.batch() for _ in range(4)]
+    batches = [run.data.batch() for _ in range(4)]
 
     @torch.no_grad()
     def loss() -> float:
-        terms = [run.generator(batch, run.arguments.weights)[0] for batch in batches]
+        terms = [run.generator(batch, run.settings.weights)[0] for batch in batches]
         return sum(float(term["style"]) for term in terms)
 
     found = [loss()]
@@ -370,15 +515,17 @@ def test_a_new_style_that_was_cut_off_goes_on(folders, trained, tmp_path):
     command = new_style(folders, trained, out, "--steps", "5")
     run = train.Run(train.parse_arguments(command))
     run.train_step(0.1)
-    run.save_state()
+    run.files.write_state(saving.state_of(run))
     again = train.Run(train.parse_arguments([*command, "--resume", str(out)]))
-    again.load_state(out)
-    assert again.step == 1
-    for parameter, same in zip(run.codes.parameters(), again.codes.parameters(), strict=True):
+    saving.load_state(again, out)
+    assert again.clock.step == 1
+    for parameter, same in zip(
+        run.learner.codes.parameters(), again.learner.codes.parameters(), strict=True
+    ):
         assert torch.equal(parameter, same)
     other = [*command, "--variants", "3"]
     with pytest.raises(train.TrainingError, match="learned other codes"):
-        train.Run(train.parse_arguments(other)).load_state(out)
+        saving.load_state(train.Run(train.parse_arguments(other)), out)
 
 
 def refining(folders: Path, trained: Path, out: Path, *more: str) -> list[str]:
@@ -406,7 +553,7 @@ def test_a_refinement_moves_paintings_codes_and_nothing_else(folders, trained, t
     # It goes on from its own checkpoint, and whoever asks for another width is told.
     again = [*arguments(folders, out, "--steps", "1", shape=()), "--init", str(out)]
     run = train.Run(train.parse_arguments([*again, "--train", "refinement"]))
-    weights = run.network.refinement.state_dict()
+    weights = run.learner.network.refinement.state_dict()
     assert all(torch.equal(weights[k], v) for k, v in after.network.refinement.state_dict().items())
     with pytest.raises(SystemExit):
         train.parse_arguments([*again, "--refinement", "9"])
@@ -429,9 +576,9 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
     assert train.main(command) == 0
     for again in (command, [*arguments(folders, out, *more, shape=()), "--init", str(out)]):
         run = train.Run(train.parse_arguments(again))
-        batch = run.batch()
-        assert batch.grounds == tuple(wanted[run.domains[i]] for i in batch.domains)
-        run.save()
+        batch = run.data.batch()
+        assert batch.grounds == tuple(wanted[run.data.domains[i]] for i in batch.domains)
+        saving.save(run)
         styles = models.load_checkpoint(out).styles
         assert {name: {c.ground for c in codes} for name, codes in styles.items()} == {
             name: {ground} for name, ground in wanted.items()
@@ -468,10 +615,10 @@ def test_a_style_s_variation_counts_as_often_as_asked(folders, tmp_path):
     command = arguments(folders, out, "--steps", "1", "--calm", "warm=4")
     run = train.Run(train.parse_arguments(command))
     for _ in range(4):
-        batch = run.batch()
-        times = [4.0 if run.domains[i] == "warm" else 1.0 for i in batch.domains]
+        batch = run.data.batch()
+        times = [4.0 if run.data.domains[i] == "warm" else 1.0 for i in batch.domains]
         assert batch.calm == tuple(times)
-    assert run.record()["calm"] == {"warm": 4.0}
+    assert saving.record(run)["calm"] == {"warm": 4.0}
 
 
 @pytest.mark.parametrize("calm", ["warm", "warm=x", "warm=-1", "warm=inf", "hot=1"])
@@ -523,19 +670,21 @@ def test_learned_codes_move_and_come_first_in_their_order(folders, trained, tmp_
     # Learning may begin in the middle of a run, and goes on where it was.
     command = arguments(folders, out, "--steps", "6", "--resume", str(out), *learn)
     run = train.Run(train.parse_arguments(command))
-    run.load_state(out)
+    saving.load_state(run, out)
     for _ in range(4):
         run.train_step(0.5)
-    run.save_state()
-    moved = [p.detach() for p in run.codes.parameters()]
+    run.files.write_state(saving.state_of(run))
+    moved = [p.detach() for p in run.learner.codes.parameters()]
     assert all(bool(p.any()) for p in moved)
     again = train.Run(train.parse_arguments(command))
-    again.load_state(out)
-    assert all(torch.equal(a, b) for a, b in zip(moved, again.codes.parameters(), strict=True))
-    again.save()
+    saving.load_state(again, out)
+    assert all(
+        torch.equal(a, b) for a, b in zip(moved, again.learner.codes.parameters(), strict=True)
+    )
+    saving.save(again)
     styles = models.load_checkpoint(out).styles
     assert len(styles["warm"]) == len(styles["cold"]) + 2
-    for code, learned in zip(styles["warm"], again.learned_codes()["warm"], strict=False):
+    for code, learned in zip(styles["warm"], again.learner.learned_codes()["warm"], strict=False):
         for saved, tensor in zip(code.tensors, learned.tensors, strict=True):
             torch.testing.assert_close(saved, tensor, atol=2e-3, rtol=2e-3)
 

@@ -1,6 +1,8 @@
 """Training the judge of style: the paper's schedule, what is held back, and what comes out."""
 
 import random
+import resource
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ from PIL import Image
 
 import models
 from app import augment, train_classifier
-from app.train_classifier import Examples, mixed, phases
+from app.train_classifier import phases
+from app.views import Examples, Views, kept_views, mixed
 
 TINY = ["--size", "64", "--reduce", "6", "--views", "8", "--pictures", "24", "--batch", "8"]
 
@@ -94,6 +97,81 @@ def test_the_same_seed_gives_the_same_weights_from_kept_views(
     assert train_classifier.main(arguments(artworks, again, "--epochs", "5")) == 0
     first, second = (models.load_classifier(path)[0].state_dict() for path in (trained, again))
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("left", ["noise", "half", "nothing", "foreign", "other shapes"])
+def test_views_that_were_cut_short_are_made_anew(artworks, trained, tmp_path, capsys, left):
+    out, views = tmp_path / "judge.safetensors", tmp_path / "judge.views.pt"
+    whole = trained.with_suffix(".views.pt")
+    if left == "noise":
+        views.write_bytes(np.random.default_rng(0).bytes(5000))
+    elif left == "half":
+        views.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    elif left == "nothing":
+        views.touch()
+    elif left == "foreign":
+        torch.save([1, 2], views)
+    else:
+        found = torch.load(whole, weights_only=True)
+        found["settings"]["artworks"] = str(artworks)
+        torch.save({**found, "labels": found["labels"][:-1]}, views)
+    command = arguments(artworks, out, "--epochs", "1")
+    assert train_classifier.main(command) == 0
+    assert "can't be used, and is made anew" in capsys.readouterr().err
+    assert train_classifier.main(command) == 0
+    assert "made anew" not in capsys.readouterr().err
+
+
+@contextmanager
+def full_disk(most: int):
+    """In here no file grows beyond some bytes, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file/judge.safetensors", "Not a directory"),
+        ("/proc/judge.safetensors", "No such file or directory"),
+        ("full/judge.safetensors", "File too large"),
+    ],
+)
+def test_a_place_that_can_t_be_written_is_known_before_the_work(
+    artworks, tmp_path, monkeypatch, capsys, place, reason
+):
+    (tmp_path / "file").touch()
+    out = tmp_path / place
+    monkeypatch.setattr(train_classifier.Run, "train", lambda _: pytest.fail("trained"))
+    with full_disk(400_000) if place.startswith("full") else nullcontext():
+        assert train_classifier.main(arguments(artworks, out)) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"error: --out {out}: can't be written: {reason}"
+
+
+def test_a_disk_that_is_full_at_the_end_is_one_clear_line(artworks, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "judge.safetensors"
+    out.write_bytes(b"old")
+    with ExitStack() as disk:
+        monkeypatch.setattr(
+            train_classifier.Run, "train", lambda _: disk.enter_context(full_disk(100_000))
+        )
+        assert train_classifier.main(arguments(artworks, out)) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"error: --out {out}: can't be written: File too large"
+    assert out.read_bytes() == b"old" and list(tmp_path.iterdir()) == [out]
+
+
+def test_views_that_can_t_be_kept_are_a_note(tmp_path, capsys):
+    views = Views(torch.zeros(2, 4, 3, 3).half(), torch.tensor([0, 1]))
+    with full_disk(100):
+        assert kept_views(tmp_path / "a.views.pt", {"seed": 0}, lambda: views) is views
+    assert "not kept for the next run (File too large)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_mixed_views_keep_most_of_themselves_and_labels_tell_how_much():
