@@ -14,7 +14,10 @@ from torch import Tensor, nn
 
 import wct
 from models.backbones import BACKBONES
-from models.weights_file import CheckpointError, read_weights, write_weights
+from models.weights_file import CheckpointError, building, read_weights, short, write_weights
+
+# Weights of any backbone's own classifier.
+_SPARE = 20_000_000
 
 KIND = "repaint-style-classifier"
 VERSION = 1
@@ -179,9 +182,39 @@ def load_classifier(
     path = Path(path)
     header, tensors = read_weights(path, KIND, VERSION)
     try:
-        classifier = StyleClassifier(**header["config"], solver="eigh")
+        # A backbone is built with more layers than are kept of it.
+        with building(_SPARE + sum(tensor.numel() for tensor in tensors.values())):
+            classifier = StyleClassifier(**_config(header), solver="eigh")
         classifier.load_state_dict({k: v.float() for k, v in tensors.items()})
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+        record = header.get("record", {})
+        if not isinstance(record, dict):
+            raise ValueError(f"its record is {record!r}, not a table")
+    except FileNotFoundError:
+        raise  # it is not the file's fault
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:
+        reason = short(" ".join(str(error).split()))
         raise CheckpointError(f"{path}: its weights or header are wrong: {reason}") from None
-    return classifier.eval().requires_grad_(False).to(device), header.get("record", {})
+    return classifier.eval().requires_grad_(False).to(device), record
+
+
+def _config(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a classifier was made with, each of the kind that it takes."""
+    config = header["config"]
+    kinds = {"classes": list, "backbone": str, "pooling": str, "reduce": int, "gradient": str}
+    if not isinstance(config, dict):
+        raise ValueError(f"its configuration is {config!r}, not a table")
+    for name, value in config.items():
+        if type(value) is not kinds.get(name):
+            raise ValueError(f"{name} can't be {value!r}")
+    if not all(isinstance(name, str) and name.isprintable() for name in config["classes"]):
+        raise ValueError("its classes are not all names")
+    if config.get("reduce", 1) < 1:
+        raise ValueError(f"reduce is at least 1, not {config['reduce']}")
+    return config

@@ -10,6 +10,8 @@ METHODS = ("svd", "gd")
 STRIDE = 4  # two stride-2 convolutions: heights and widths inside are padded to a multiple of it
 SMALLEST = 8  # pixels; below, a reflected border would be wider than the feature map
 
+MOST_BLOCKS = 256  # ours have 4
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -99,6 +101,8 @@ class RepainterConfig:
             raise ValueError("method 'gd' reads its coloring off an MLP: it needs coloring='mlp'")
         if self.width < 1 or self.blocks < 1 or self.group_size < 1 or self.hidden < 1:
             raise ValueError(f"width, blocks, group_size and hidden must be positive, got {self}")
+        if self.blocks > MOST_BLOCKS:
+            raise ValueError(f"there are at most {MOST_BLOCKS} blocks, got {self.blocks}")
         if self.refinement < 0 or (self.refinement and self.coloring != "statistics"):
             raise ValueError(f"refinement is of statistics and not negative, got {self}")
         smallest = min(self.hop_channels)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from models.backbones import LITE0
 from models.efficient import Normalize, load_efficientnet
+from models.weights_file import building, short
 
 SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
 CHANNELS = 1280
@@ -93,10 +94,15 @@ class LinearJudge(nn.Module):
             with safe_open(path, framework="pt") as file:
                 classes = json.loads((file.metadata() or {})["classes"])
                 state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            judge = LinearJudge(classes, len(state["center"]))
+            if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+                raise ValueError("its classes are not names")
+            if not all(bool(torch.isfinite(value).all()) for value in state.values()):
+                raise ValueError("its weights are not all finite")
+            with building(sum(value.numel() for value in state.values())):
+                judge = LinearJudge(classes, len(state["center"]))
             judge.load_state_dict(state)
-        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{path}: not a judge ({error})") from None
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path}: not a judge ({short(str(error))})") from None
         return judge.requires_grad_(False)
 
     def fit(self, features: Tensor, labels: Tensor) -> LinearJudge:

@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import struct
+import time
 from dataclasses import fields, replace
 
 import pytest
@@ -11,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import models
 from models import checkpoint as module
+from models import weights_file as module_file
 
 CONFIG = models.RepainterConfig(width=8, blocks=1, group_size=8)
 
@@ -231,3 +234,195 @@ def test_weights_too_large_for_fp16_are_refused(path, network):
 
 def test_weights_are_stored_as_fp16(path):
     assert {t.dtype for t in load_file(path).values()} == {torch.float16}
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def write(path, tables: bytes, tensors: bytes = b"", length: int | None = None) -> None:
+    """A safetensors file of any header."""
+    length = len(tables) if length is None else length
+    path.write_bytes(struct.pack("<Q", length % 2**64) + tables + tensors)
+
+
+def parts(path) -> tuple[dict, bytes]:
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def refused(path, within: float = 5.0) -> str:
+    """The one short line that says why it is not loaded, soon and without much memory."""
+    began = time.process_time()
+    with pytest.raises(models.CheckpointError) as caught:
+        models.load_checkpoint(path)
+    assert time.process_time() - began < within
+    line = str(caught.value)
+    assert line.startswith(str(path)) and "\n" not in line and len(line) < len(str(path)) + 300
+    return line
+
+
+NONE_OF_OURS = {
+    "null": "null", "list": "[1]", "number": "7", "text": '"a"', "deep": DEEP, "nothing": "",
+    "half": '{"kind": ', "deep within": f'{{"kind": {DEEP}}}', "true": "true",
+    "a name twice": '{"kind": "repaint-repainter", "kind": "repaint-repainter", "version": 1}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NONE_OF_OURS)
+def test_a_header_that_is_none_of_ours_is_one_line(path, kind):
+    tables, tensors = parts(path)
+    tables["__metadata__"]["repaint"] = NONE_OF_OURS[kind]
+    write(path, json.dumps(tables).encode(), tensors)
+    assert "not one of Repaint's" in refused(path)
+
+
+WRONG = {
+    "no codes": lambda h: h["styles"].update(first=0),
+    "half a code": lambda h: h["styles"].update(first=1.5),
+    "true codes": lambda h: h["styles"].update(second=True),
+    "fewer than none": lambda h: h["styles"].update(first=-1),
+    "a million codes": lambda h: h["styles"].update(first=10**6),
+    "more codes than there are numbers": lambda h: h["styles"].update(first=10**30),
+    "codes in words": lambda h: h["styles"].update(first="2"),
+    "styles as a list": lambda h: h.update(styles=["first"]),
+    "styles as nothing": lambda h: h.update(styles=None),
+    "no styles": lambda h: h.pop("styles"),
+    "a style without a name": lambda h: h["styles"].update({"": 1}),
+    "a style that is a path": lambda h: h["styles"].update({"../../x": 1}),
+    "a style with a line break": lambda h: h["styles"].update({"a\nb": 1}),
+    "a long name": lambda h: h["styles"].update({"x" * 10**5: 1}),
+    "a million blocks": lambda h: h["config"].update(blocks=10**6),
+    "endless blocks": lambda h: h["config"].update(blocks=10**30),
+    "true blocks": lambda h: h["config"].update(blocks=True),
+    "blocks in words": lambda h: h["config"].update(blocks="1"),
+    "negative blocks": lambda h: h["config"].update(blocks=-1),
+    "half a block": lambda h: h["config"].update(blocks=1.5),
+    "a wide network": lambda h: h["config"].update(width=8 * 10**5),
+    "a wider one": lambda h: h["config"].update(width=8 * 10**8),
+    "much refinement": lambda h: h["config"].update(refinement=10**9),
+    "large groups": lambda h: h["config"].update(group_size=10**9),
+    "eps that is no number": lambda h: h["config"].update(eps=float("nan")),
+    "endless eps": lambda h: h["config"].update(eps=float("inf")),
+    "true eps": lambda h: h["config"].update(eps=True),
+    "an unknown rule": lambda h: h["config"].update(gradient="x" * 10**5),
+    "a rule that is none": lambda h: h["config"].update(gradient=7),
+    "an unknown coloring": lambda h: h["config"].update(coloring=["statistics"]),
+    "a configuration as a list": lambda h: h.update(config=[1]),
+    "no configuration": lambda h: h.pop("config"),
+    "settings of a long name": lambda h: h["config"].update({"x" * 10**5: 1}),
+    "a ground that is no number": lambda h: h["grounds"]["first"][0].update(simplify=float("nan")),
+    "a true ground": lambda h: h["grounds"]["first"][0].update(simplify=True),
+    "a ground in words": lambda h: h["grounds"]["first"][0].update(simplify="1"),
+    "a ground as a list": lambda h: h["grounds"].update(first=[[], []]),
+    "grounds of letters": lambda h: h["grounds"].update(first="ab"),
+    "grounds as a list": lambda h: h.update(grounds=[1]),
+    "a record as a list": lambda h: h.update(record=[1]),
+    "no version": lambda h: h.pop("version"),
+    "version 0": lambda h: h.update(version=0),
+    "true version": lambda h: h.update(version=True),
+    "half a version": lambda h: h.update(version=1.5),
+    "endless version": lambda h: h.update(version=10**400),
+    "no kind": lambda h: h.pop("kind"),
+    "a kind as a list": lambda h: h.update(kind=["a"] * 10**4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_value_that_is_none_is_one_line(path, kind):
+    rewrite(path, WRONG[kind])
+    refused(path)
+
+
+def test_a_network_larger_than_its_weights_is_never_built(path, monkeypatch):
+    """What memory it asks for is counted before anything is written into it."""
+    rewrite(path, lambda header: header["config"].update(width=4096, group_size=8))
+    monkeypatch.setattr(torch.nn.init, "kaiming_uniform_", lambda *_, **__: None)
+    assert "more weights than it holds" in refused(path)
+
+
+def entry(change):
+    def changed(tables: dict) -> dict:
+        name = next(name for name in tables if name.startswith("network/"))
+        return {**tables, name: {**tables[name], **change}}
+
+    return changed
+
+
+TABLES = {
+    "offsets that overlap": entry({"data_offsets": [0, 2]}),
+    "offsets backwards": entry({"data_offsets": [9, 1]}),
+    "offsets past the end": entry({"data_offsets": [0, 2**62]}),
+    "negative offsets": entry({"data_offsets": [-2, 2]}),
+    "a huge shape": entry({"shape": [2**40, 2**40]}),
+    "a negative shape": entry({"shape": [-1]}),
+    "another shape": entry({"shape": [1, 2, 3]}),
+    "a shape in words": entry({"shape": "8"}),
+    "an unknown type": entry({"dtype": "F17"}),
+    "a type that is none": entry({"dtype": None}),
+    "whole numbers": entry({"dtype": "I16"}),
+    "a table that is none": lambda tables: {**tables, "network/output.weight": 7},
+    "a list": lambda tables: [tables],
+    "nothing": lambda _: {},
+    "metadata that is none": lambda tables: {**tables, "__metadata__": 7},
+    "metadata of numbers": lambda tables: {**tables, "__metadata__": {"repaint": 7}},
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_wrong_table_of_tensors_is_one_line(path, kind):
+    tables, tensors = parts(path)
+    write(path, json.dumps(TABLES[kind](tables)).encode(), tensors)
+    refused(path)
+
+
+def test_other_wrong_bytes_are_one_line(path):
+    tables, tensors = parts(path)
+    text = json.dumps(tables).encode()
+    name = next(iter(tables))
+    twice = b"{" + json.dumps({name: tables[name]}).encode()[1:-1] + b"," + text[1:]
+    for wrong in (
+        (DEEP.encode(), tensors),
+        (b"[" * 10**6, tensors),
+        (b'{"a":' * 10**5, tensors),
+        (twice, tensors),
+        (text, tensors + b"more"),
+        (text, tensors[:-2]),
+        (text, b""),
+        (b"\xff" * 100, tensors),
+        (b"", b""),
+        (text + b" " * (module_file.LONGEST_HEADER + 1), tensors),
+    ):
+        write(path, *wrong)
+        refused(path)
+    for length in (-1, 2**63, 2**40, 0, 1, 10**8):
+        write(path, text, tensors, length)
+        refused(path)
+    for start in range(8):
+        path.write_bytes(bytes(start))
+        refused(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("key", ["network/output.weight", "style/first/1/0", "style/second/0/1"])
+def test_a_weight_that_is_not_finite_is_named(path, key, value):
+    rewrite(path, change_tensors=lambda tensors: tensors[key].view(-1)[-1:].fill_(value))
+    assert key in refused(path) and "not finite" in refused(path)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.uint8, torch.int64])
+def test_weights_of_another_kind_are_named(path, dtype):
+    key = "network/output.weight"
+    rewrite(path, change_tensors=lambda tensors: tensors.update({key: tensors[key].to(dtype)}))
+    assert key in refused(path)
+
+
+def test_a_large_file_is_not_read(path, monkeypatch):
+    monkeypatch.setattr(module_file, "LARGEST", 1000)
+    monkeypatch.setattr(module_file, "safe_open", lambda *_, **__: pytest.fail("it was opened"))
+    assert "more than a checkpoint" in refused(path)
+
+
+def test_a_style_of_no_codes_is_not_saved(path, network):
+    with pytest.raises(models.CheckpointError, match="0 codes"):
+        models.save_checkpoint(path, network, {"empty": []}, {})
