@@ -15,7 +15,7 @@ MOST_BLOCKS = 256  # ours have 4
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a way of coloring needs of the layers; see :mod:`models.coloring`.
+    """What a way of coloring needs of the layers, by default the way that records statistics.
 
     Args:
         encoder_blocks: residual blocks in the content encoder.
@@ -26,23 +26,17 @@ class Architecture:
         starts_open: whether an untrained network is to be an autoencoder.
     """
 
-    encoder_blocks: int
-    norms: bool
-    kernel: int
-    colors_upsampled: bool
-    learns_share: bool
-    starts_open: bool
+    encoder_blocks: int = 0
+    norms: bool = False
+    kernel: int = 3
+    colors_upsampled: bool = True
+    learns_share: bool = False
+    starts_open: bool = True
 
 
+# See models.coloring.
 ARCHITECTURES = {
-    "statistics": Architecture(
-        encoder_blocks=0,
-        norms=False,
-        kernel=3,
-        colors_upsampled=True,
-        learns_share=False,
-        starts_open=True,
-    ),
+    "statistics": Architecture(),
     "mlp": Architecture(
         encoder_blocks=4,
         norms=True,

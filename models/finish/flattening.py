@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from models.finish.filter import Filter, Original
-from models.finish.simplification import REACH, simplified
+from models.finish.simplification import Simplification
 
 
 @dataclass(frozen=True)
-class Flattening(Filter):
+class Flattening(Simplification):
     """Takes texture out of a painting as simplification takes detail out of a photo.
 
     Without a gradient, so that training leaves it out.
@@ -23,16 +20,3 @@ class Flattening(Filter):
 
     amount = "flatten"
     has_gradient = False
-
-    share: float
-
-    @classmethod
-    def of(cls, original: Original, amount: float) -> Flattening:
-        return cls(amount)
-
-    def on(self, picture: Tensor, strength: float) -> Tensor:
-        return simplified(picture, strength * self.share)
-
-    @staticmethod
-    def reach(before: int, stroke_size: int) -> int:
-        return before + REACH
