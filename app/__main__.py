@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app import images, shipped
+from app.limits import LONGEST_QUEUE
 from app.own_folder import own_folder
 from app.painter import Painter
 
@@ -38,7 +39,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--max-queue",
         type=_waiting,
-        default=32,
+        default=LONGEST_QUEUE,
         metavar="N",
         help="visitors who may wait; others are asked to come back (default %(default)s)",
     )

@@ -335,9 +335,9 @@ def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture 
         group[0].outcome = _failure(group[0], error)
         yield group[0], None
         return
-    share = (time.perf_counter() - started) / len(group)
+    seconds = (time.perf_counter() - started) / len(group)
     for photo, picture in zip(group, painted, strict=True):
-        photo.seconds += share
+        photo.seconds += seconds
         photo.picture = None
         yield photo, picture
 

@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 
+from app import mapped
+
 # Bytes of content a pixel of a photo: features have 24, and what the photo gives to the painting
 # directly up to 36 more.
 CONTENT_BYTES = 60
+
+# Visitors beyond these are told that the queue is full; at a second or two a picture the last one
+# waits for about a minute.
+LONGEST_QUEUE = 32
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Limits:
         remembered_content: bytes of content of the photos painted last, kept so that another style
             on one of them is faster: ten of 512 px or two of a megapixel. Visitors come and go,
             and a crowd of them should not leave more behind. 0 keeps none.
+        in_memory: bytes of a result's pixels; those of a larger one lie in a file, see
+            :mod:`app.mapped`.
     """
 
     whole: int = 2 * 1024 * 1024
@@ -42,6 +50,7 @@ class Limits:
     style_side: int = 512
     remembered_paintings: int = 32
     remembered_content: int = 64 * 2**20
+    in_memory: int = mapped.LARGE
 
     def sampled(self, pixels: int) -> int:
         """How many of a region's pixels its statistics are read from."""

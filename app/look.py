@@ -12,6 +12,7 @@ One more option is one more field, and its use; one that scales what a style wan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 import models
 from app import color
 from models.finish.enlargement import SIZES
+
+AUTO = "auto"
+OWN_SIDE = 512  # pixels: the longest side of the photos that the network's own strokes suit
 
 
 def _number(default: float, most: float, step: float, label: str, help: str, info: str) -> Any:
@@ -39,7 +43,8 @@ class Look(models.Amounts):
 
     Attributes:
         strength: 0 gives back the photo's pixels, 1 the full style.
-        brush_size: the stroke size: how many times larger than the network's own the strokes are.
+        brush_size: the stroke size: how many times larger than the network's own the strokes are,
+            or AUTO; see :meth:`stroke_size`.
         keep_color: which of :data:`app.color.WAYS` keeps the photo's colors; None: none does.
 
     Raises:
@@ -54,12 +59,13 @@ class Look(models.Amounts):
         help="0 is the photo, 1 (the default) the full style",
         info="0 is the photo as it is",
     )
-    brush_size: int = _choice(
+    brush_size: int | str = _choice(
         1,
-        SIZES,
+        (AUTO, *SIZES),
         label="Size of the strokes",
         help="how many times larger the strokes are (default: 1, strokes of the same few pixels in "
-        "a picture of any size); faster, too",
+        "a picture of any size); faster, too. auto goes by the picture's size, so that strokes "
+        "look alike in all",
     )
     # The first of color's two ways is the better: its colors are closer to the photo's (CIEDE2000
     # 0.5 against 2.7, with strokes averaged out), and so is its luma to the painting's; see
@@ -81,8 +87,15 @@ class Look(models.Amounts):
                 raise ValueError(f"{option.name} must be one of {known}, got {value!r}")
 
     def stroke_size(self, height: int, width: int) -> int:
-        """How many times larger than the network's own the strokes on a photo are; its pixels."""
-        return self.brush_size
+        """How many times larger than the network's own the strokes are, on a photo of that size.
+
+        With :data:`AUTO` the step nearest to as many times as the photo's longest side is larger
+        than :data:`OWN_SIDE`: strokes then have one size on a canvas seen whole. Pixels.
+        """
+        if isinstance(self.brush_size, int):
+            return self.brush_size
+        times = max(height, width) / OWN_SIDE
+        return max((size for size in SIZES if size <= math.sqrt(2) * times), default=SIZES[0])
 
 
 AS_THE_STYLE = Look()

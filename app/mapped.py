@@ -51,9 +51,9 @@ def let_go(*arrays: np.ndarray) -> None:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def copied(pixels: np.ndarray) -> np.ndarray:
-    """A copy of an array (H, W, ...); of large ones, little is in memory at once."""
-    result = new_pixels(pixels.shape)
+def copied(pixels: np.ndarray, large: int | None = None) -> np.ndarray:
+    """A copy of an array (H, W, ...), as `new_pixels` makes one; little is in memory at once."""
+    result = new_pixels(pixels.shape, large)
     rows = max(1, COPIED // max(1, pixels[:1].nbytes))
     for top in range(0, len(pixels), rows):
         result[top : top + rows] = pixels[top : top + rows]

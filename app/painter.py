@@ -156,7 +156,7 @@ class Painter:
         network that was trained without. max_size: the photo is first shrunk to this many pixels
         on its longest side; None keeps its size. mask: where a single style is painted, as in
         Region. tile: the side of the tiles, pixels; None paints the photo whole up to
-        limits.whole pixels and in tiles beyond. progress: called with the share that is done, from
+        limits.whole pixels and in tiles beyond. progress: called with how much is done, from
         0 to 1; what it raises ends the painting.
 
         Raises ValueError for a max_size or tile below 1, or a mask beside regions.
@@ -170,7 +170,7 @@ class Painter:
         if max_size is not None:
             picture = images.resize(picture, max_size)
         if look.strength == 0:
-            return replace(picture, rgb=mapped.copied(picture.rgb))
+            return replace(picture, rgb=mapped.copied(picture.rgb, self.limits.in_memory))
         with self._one_at_a_time, torch.no_grad():
             height, width = picture.rgb.shape[:2]
             painters = [
@@ -283,17 +283,17 @@ class Painter:
                 painter.survey(self.limits)
                 mapped.let_go(rgb)
                 steps.next_pass()
-            result = mapped.new_pixels(rgb.shape)
+            result = mapped.new_pixels(rgb.shape, self.limits.in_memory)
             for tile in plan:
                 photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
                 painted = photo
                 for painter in painters:
-                    share = painter.share(tile.core)
-                    if share is None or share.any():
+                    covered = painter.coverage(tile.core)
+                    if covered is None or covered.any():
                         alone = not tiled and painter.held is None
                         content = self._contents.of(painter) if alone else None
-                        own = painter.paint(tile, photo, share, content)
-                        painted = own if share is None else torch.lerp(painted, own, share)
+                        own = painter.paint(tile, photo, covered, content)
+                        painted = own if covered is None else torch.lerp(painted, own, covered)
                     steps.next_pass()
                 result[tile.core.slices] = images.to_rgb(painted)
                 mapped.let_go(rgb, result)
@@ -347,7 +347,7 @@ class _Contents:
 
 
 class _Steps:
-    """Tells the share that is done, hop by hop: what it calls may end the painting anywhere."""
+    """Tells how much is done, hop by hop: what it calls may end the painting anywhere."""
 
     def __init__(self, passes: int, hops: int, progress: Callable[[float], None] | None):
         self.passes, self.hops, self.progress = max(1, passes), hops, progress

@@ -76,24 +76,24 @@ class RegionPainter:
         """What is made of the photo: what its style wants, more or less."""
         return self.style.ground.of(self.look)
 
-    def share(self, box: Box) -> Tensor | None:
-        """How much of each pixel of a box is painted; see Region.share."""
-        share = self.region.share(box, *self.rgb.shape[:2])
-        return None if share is None else share.to(self.device)
+    def coverage(self, box: Box) -> Tensor | None:
+        """How much of each pixel of a box is painted; see Region.coverage."""
+        covered = self.region.coverage(box, *self.rgb.shape[:2])
+        return None if covered is None else covered.to(self.device)
 
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
         digest.update(repr((self.rgb.shape, self.origin, self.ground, self.stroke_size)).encode())
-        share = self.share(self._whole)
-        if share is not None and self.network.config.coloring == "mlp":
+        covered = self.coverage(self._whole)
+        if covered is not None and self.network.config.coloring == "mlp":
             # Its encoder's norms read the region's statistics.
-            digest.update(share.cpu().numpy())
+            digest.update(covered.cpu().numpy())
         return digest.digest()
 
     def encode(self) -> models.Content:
         """What there is to paint in the whole photo, under the region's statistics."""
-        with statistics.record(self.share(self._whole)):
+        with statistics.record(self.coverage(self._whole)):
             photo, canvas = self._tensor(self._whole), self._canvas([self._whole])
             return self.network.encode_photo(photo, canvas, self.style.ground)
 
@@ -115,11 +115,11 @@ class RegionPainter:
         boxes = tiles.samples(self._bounds, pixels, side, self.stride, weight)
         parts = [images.to_tensor(rgb[box.slices]) for rgb in photos for box in boxes]
         samples = torch.cat(parts).to(self.device)
-        shares = [self.share(box) for box in boxes] * len(photos)
+        covered = [self.coverage(box) for box in boxes] * len(photos)
         weights = None
-        if any(share is not None for share in shares):
+        if any(part is not None for part in covered):
             full = samples.new_ones(1, 1, *samples.shape[-2:])
-            weights = torch.cat([full if share is None else share for share in shares])
+            weights = torch.cat([full if part is None else part for part in covered])
             if not weights.any():  # what little is painted lies between the samples
                 weights = None
         with statistics.record(weights, pool=True) as read:
@@ -131,13 +131,13 @@ class RegionPainter:
         self,
         tile: tiles.Tile,
         photo: Tensor,
-        share: Tensor | None,
+        covered: Tensor | None,
         content: models.Content | None = None,
     ) -> Tensor:
         """The tile's core in the region's style, also where the region is not.
 
         Args:
-            photo, share: the core of the photo, (1, 3, h, w), and of :meth:`share`.
+            photo, covered: of the core: the photo, (1, 3, h, w), and its :meth:`coverage`.
             content: what :meth:`encode` gave, where the tile is the whole photo.
         """
         crop, canvas, held = self._tensor(tile.crop), self._canvas([tile.crop]), self.held
@@ -145,11 +145,11 @@ class RegionPainter:
             with statistics.hold(held.statistics):
                 painted = self._repaint(crop, canvas, content)
         else:
-            with statistics.record(self.share(tile.crop)):
+            with statistics.record(self.coverage(tile.crop)):
                 painted = self._repaint(crop, canvas, content)
         painted = painted[(..., *tile.core.within(tile.crop).slices)]
         matching = None if held is None else held.matching
-        return color.kept(self.look.keep_color, photo, painted, share, matching)
+        return color.kept(self.look.keep_color, photo, painted, covered, matching)
 
     def _repaint(
         self, photos: Tensor, canvas: Canvas, content: models.Content | None = None
@@ -163,8 +163,8 @@ class RegionPainter:
         return bounds
 
     def _weight(self, box: Box) -> float:
-        share = self.share(box)
-        return 1.0 if share is None else float(share.mean())
+        covered = self.coverage(box)
+        return 1.0 if covered is None else float(covered.mean())
 
     def _canvas(self, boxes: Sequence[Box]) -> Canvas:
         """Where parts of the photo lie on its canvas."""

@@ -49,7 +49,7 @@ class Region:
             min(width, int(np.ceil((columns[-1] + 2) * across))),
         )
 
-    def share(self, box: Box, height: int, width: int) -> Tensor | None:
+    def coverage(self, box: Box, height: int, width: int) -> Tensor | None:
         """How much of each pixel of a box is painted, (1, 1, h, w) from 0 to 1.
 
         None where every pixel is painted in full. height, width: the photo's.

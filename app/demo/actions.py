@@ -353,19 +353,19 @@ def _reporter(
     parts: int = 1,
     after: float = 0.0,
 ) -> Callable[[float], None]:
-    """Shows the share that is done of one part of `parts`, and raises where it was stopped.
+    """Shows how much is done of one part of `parts`, and raises where it was stopped.
 
     after: seconds before anything is shown.
     """
     shown = time.monotonic() + after - _PROGRESS_EVERY
 
-    def report(share: float) -> None:
+    def report(done: float) -> None:
         nonlocal shown
         check()
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(start + share / parts, desc=doing)
+            progress(start + done / parts, desc=doing)
 
     return report
 

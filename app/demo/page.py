@@ -25,6 +25,7 @@ from app.demo.components import (
 from app.demo.examples import example_photos, thumbnails
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
+from app.limits import LONGEST_QUEUE
 from app.look import OPTIONS, explained
 from app.painter import Painter
 
@@ -33,10 +34,6 @@ _ALWAYS_SEEN = ("strength", "keep_color", "brush_size")
 _FIRST_OF_THE_FINER = ("brushwork", "simplify", "tone")  # the others stand beside them
 
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
-
-# Visitors beyond these are told that the queue is full; at a second or two a picture the last
-# one waits for about a minute.
-LONGEST_QUEUE = 32
 
 # Seconds. A result stays long enough to be downloaded after a coffee.
 CLEAN_EVERY, KEEP_FILES = 60, 3600

@@ -17,7 +17,7 @@ from torch import Tensor
 from models.finish import guided
 from models.finish.filter import Filter, Original
 
-SIZES = (1, 2, 4)
+SIZES = (1, 2, 4, 8)
 RADIUS = 2  # pixels of the smaller painting to each side of a window's middle
 EDGES = 0.005  # of luma in [-1, 1]: windows of less variance than this are plain
 

@@ -25,8 +25,8 @@ def test_a_number_out_of_its_range_is_refused_with_its_name_and_range(name, valu
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("brush_size", 3, r"\(1, 2, 4\), got 3"),
-        ("brush_size", None, r"\(1, 2, 4\), got None"),
+        ("brush_size", 3, r"\('auto', 1, 2, 4, 8\), got 3"),
+        ("brush_size", None, r"\('auto', 1, 2, 4, 8\), got None"),
         ("keep_color", "hue", r"\('luminance', 'matched'\), got 'hue'"),
         ("keep_color", [], r"\('luminance', 'matched'\), got \[\]"),
     ],
@@ -79,7 +79,17 @@ def test_what_is_switched_on_is_the_better_choice():
     assert chosen(option, "matched") == "matched" and chosen(option, "") is None
 
 
+@pytest.mark.parametrize(
+    ("longest", "size"), [(1, 1), (512, 1), (1024, 2), (1600, 4), (2048, 4), (4000, 8), (9000, 8)]
+)
+def test_strokes_are_as_large_as_suits_the_picture_where_they_are_to_be(longest, size):
+    assert Look(brush_size="auto").stroke_size(longest, 1) == size
+    assert Look(brush_size="auto").stroke_size(longest // 2, longest) == size
+    assert Look(brush_size=2).stroke_size(longest, longest) == 2
+
+
 def test_a_choice_is_known_by_how_it_is_written():
     option = OPTIONS["brush_size"]
     assert chosen(option, "4") == chosen(option, 4) == 4
+    assert chosen(option, "auto") == "auto"
     assert chosen(option, "big") == "big"

@@ -9,6 +9,7 @@ import skimage.data
 import torch
 
 from app import images, mapped
+from app.limits import Limits
 from app.look import Look
 from app.painter import Painter
 
@@ -97,15 +98,15 @@ def test_a_mapped_picture_is_saved_and_loaded_as_any_other(
 
 
 @pytest.mark.parametrize("strength", [0, 1])
-def test_a_mapped_picture_is_painted_as_any_other(checkpoint, monkeypatch, strength):
+def test_a_mapped_picture_is_painted_as_any_other(checkpoint, strength):
     torch.manual_seed(0)
     painter = Painter(checkpoint, device="cpu")
     photo = images.Picture(np.ascontiguousarray(skimage.data.coffee()[:200, :240]))
     style = painter.style("dots")
     expected = painter.paint(photo, style, Look(strength=strength), tile=100).rgb
-    monkeypatch.setattr(mapped, "LARGE", 1000)
-    pixels = mapped.new_pixels(photo.rgb.shape)
+    pixels = mapped.new_pixels(photo.rgb.shape, 1000)
     pixels[:] = photo.rgb
-    result = painter.paint(images.Picture(pixels), style, Look(strength=strength), tile=100).rgb
+    small = Painter(checkpoint, "cpu", Limits(in_memory=1000))
+    result = small.paint(images.Picture(pixels), style, Look(strength=strength), tile=100).rgb
     assert mapped.is_mapped(result) and (result == expected).all()
     assert (pixels == photo.rgb).all()

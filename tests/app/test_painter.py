@@ -435,11 +435,11 @@ def test_a_stretched_mask_is_the_same_in_every_box(tiny):
     region = Region(
         tiny.style("dots"), np.random.default_rng(0).integers(0, 256, (9, 13), np.uint8)
     )
-    whole = region.share(Box(0, 0, 60, 80), 60, 80)
-    part = region.share(Box(12, 20, 40, 64), 60, 80)
+    whole = region.coverage(Box(0, 0, 60, 80), 60, 80)
+    part = region.coverage(Box(12, 20, 40, 64), 60, 80)
     assert (whole[..., 12:40, 20:64] - part).abs().max() <= 1 / 255
     bounds = Region(region.style, np.pad(np.full((2, 2), 255, np.uint8), 4)).bounds(100, 100)
-    share = Region(region.style, np.pad(np.full((2, 2), 255, np.uint8), 4)).share(
+    share = Region(region.style, np.pad(np.full((2, 2), 255, np.uint8), 4)).coverage(
         Box(0, 0, 100, 100), 100, 100
     )
     share[(..., *bounds.slices)] = 0
