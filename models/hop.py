@@ -30,6 +30,10 @@ class Hop(nn.Module):
             mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
             return mean, wct.sqrtm(self._regularized(covariance), gradient=self.rule, eps=self.eps)
 
+    def covariance(self, x: Tensor) -> Tensor:
+        """What is whitened of features (B, C, H, W), for a recorder: (B, G, n, n)."""
+        return wct.mean_and_covariance(x.float(), self.groups)[1]
+
     def coloring(self, matrix: Tensor) -> Tensor:
         """The coloring matrix S_c of an MLP's output A; both (B, G, n, n).
 

@@ -19,6 +19,7 @@ from wct._rules import (
     TopN,
     as_rule,
 )
+from wct._solver import solver_failures
 from wct._whitening import (
     Color,
     Whiten,
@@ -60,6 +61,7 @@ __all__ = [
     "mean_and_covariance",
     "newton_schulz",
     "orthogonal",
+    "solver_failures",
     "split_groups",
     "sqrtm",
     "transform",

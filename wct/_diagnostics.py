@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,11 +86,13 @@ def beta_smoothness(
 class SpectrumRecorder:
     """Writes down, as a layer trains, how its covariances are conditioned.
 
-    Attach it to a Whiten, ZCANorm2d, PCADenoise2d, CovariancePool, or any layer with a method
-    ``covariance(features) -> (..., d, d)``. ``records`` gets a dictionary a forward pass, the
-    worst of its batch: ``call`` (from 0), ``condition_number``, ``largest`` and ``smallest``
-    eigenvalue, and after the backward pass ``gradient``, the largest magnitude in the gradient
-    of the layer's input.
+    Attach it to a Whiten, ZCANorm2d, PCADenoise2d, CovariancePool, a style-transfer network's hop,
+    or any layer with a method ``covariance(features) -> (..., d, d)``. ``records`` gets a
+    dictionary a forward pass, the worst of its batch: ``call`` (from 0), ``condition_number``,
+    ``largest``, ``second`` (largest of the second values) and ``smallest`` eigenvalue,
+    ``first_ratio`` (how near the first two values of a matrix come: the smallest l_1 / l_2), and
+    after the backward pass ``gradient``, the largest magnitude in the gradient of the layer's
+    input.
 
     Args:
         layer: the layer to listen to.
@@ -104,7 +107,7 @@ class SpectrumRecorder:
         >>> with SpectrumRecorder(layer) as recorder:
         ...     _ = layer(torch.randn(1, 8, 4, 4))
         >>> sorted(recorder.records[0])
-        ['call', 'condition_number', 'largest', 'smallest']
+        ['call', 'condition_number', 'first_ratio', 'largest', 'second', 'smallest']
     """
 
     def __init__(self, layer: nn.Module, *, every: int = 1) -> None:
@@ -124,10 +127,15 @@ class SpectrumRecorder:
         with torch.no_grad(), full_precision(features):
             covariance = check_covariance(layer.covariance(features))
             values, _ = Solve.apply(covariance, False)
+            # Of a single channel, the first value is all there is.
+            second = values[..., min(1, values.shape[-1] - 1)].clamp_min(0)
+            ratios = values[..., 0] / second  # infinite where the second is 0, NaN for zeros
             record = {
                 "call": call,
                 "condition_number": float(condition_number(covariance).amax()),
                 "largest": float(values.amax()),
+                "second": float(second.amax()),
+                "first_ratio": float(ratios.nan_to_num(nan=1.0, posinf=math.inf).amin()),
                 "smallest": float(values.amin()),
             }
         self.records.append(record)

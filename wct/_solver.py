@@ -11,6 +11,15 @@ import torch
 from torch import Tensor
 
 _said: set[str] = set()
+_failures = 0
+
+
+def solver_failures() -> int:
+    """How many calls of an eigensolver did not converge in this process and had to be helped.
+
+    A call decomposes a whole batch; what helped is said once, by a warning.
+    """
+    return _failures
 
 
 def _say_once(message: str) -> None:
@@ -68,6 +77,8 @@ def _try_eigh(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
 
 def _fall_back(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Decompose what the solver gave up on: jittered, then in float64, then on the CPU."""
+    global _failures
+    _failures += 1
     d, eps = matrix.shape[-1], torch.finfo(matrix.dtype).eps
     # Distinct shifts of a few roundings separate repeated values.
     shifts = torch.linspace(0, d * eps, d, dtype=matrix.dtype, device=matrix.device)

@@ -2,6 +2,7 @@
 
 import torch
 
+import models
 import wct
 from models.hop import Hop
 from tests.models.small import SMALL
@@ -35,3 +36,20 @@ def test_svd_colors_with_the_root_of_a_a_transposed_plus_eps():
     root = hop.coloring(matrix)
     expected = matrix @ matrix.mT + SMALL["mlp"].eps * torch.eye(8)
     torch.testing.assert_close(root @ root, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_recorder_listens_to_every_hop_of_a_network():
+    torch.manual_seed(0)
+    network = models.Repainter(SMALL["statistics"])
+    photo, painting = torch.rand(2, 1, 3, 64, 64) * 2 - 1
+    code = network.encode_style(painting)
+    recorders = [wct.SpectrumRecorder(hop) for hop in network.hops]
+    painted = network(photo, code)
+    painted.square().sum().backward()
+    for recorder in recorders:
+        recorder.remove()
+        (record,) = recorder.records
+        assert record["largest"] >= record["second"] >= record["smallest"]
+        assert record["first_ratio"] >= 1 and record["condition_number"] >= 1
+    # It only looks: without it, the picture is the same to the bit.
+    assert torch.equal(network(photo, code), painted)

@@ -87,6 +87,10 @@ def test_recorder_writes_down_the_covariance_and_the_gradient(layer):
     assert record["call"] == 0
     assert record["largest"] == pytest.approx(float(values.max()), rel=1e-4)
     assert record["smallest"] == pytest.approx(float(values.min()), rel=1e-3)
+    ascending = values.reshape(-1, values.shape[-1])
+    assert record["second"] == pytest.approx(float(ascending[:, -2].max()), rel=1e-4)
+    nearest = float((ascending[:, -1] / ascending[:, -2]).min())
+    assert record["first_ratio"] == pytest.approx(nearest, rel=1e-4)
     worst = float(wct.condition_number(layer.covariance(x.detach())).amax())
     assert record["condition_number"] == pytest.approx(worst, rel=1e-3)
     assert record["gradient"] == pytest.approx(float(x.grad.abs().max()))
@@ -103,6 +107,29 @@ def test_recorder_leaves_the_layer_as_it_is_and_can_skip_calls():
     recorder.remove()
     assert [record["call"] for record in recorder.records] == [0, 2, 4]
     assert int(layer.num_batches_tracked) == 5
+
+
+def test_recorder_finds_the_first_two_values_of_zeros_alike():
+    layer = wct.Whiten(groups=1)
+    with wct.SpectrumRecorder(layer) as recorder:
+        layer(torch.zeros(1, 3, 4, 4))
+        layer(torch.randn(1, 1, 4, 4))  # one channel has no second value
+    assert [record["first_ratio"] for record in recorder.records] == [1.0, 1.0]
+
+
+def test_solver_failures_are_counted(monkeypatch):
+    before, eigh, calls = wct.solver_failures(), torch.linalg.eigh, []
+
+    def stubborn(matrix):
+        calls.append(matrix)
+        if len(calls) == 1:
+            raise torch.linalg.LinAlgError("no convergence")
+        return eigh(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", stubborn)
+    wct.sqrtm(torch.eye(3))
+    wct.sqrtm(torch.eye(3))
+    assert wct.solver_failures() == before + 1
 
 
 def test_recorder_refuses_what_it_cannot_record():
