@@ -86,8 +86,8 @@ class RegionPainter:
         digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
         digest.update(repr((self.rgb.shape, self.origin, self.ground, self.stroke_size)).encode())
         covered = self.coverage(self._whole)
-        if covered is not None and self.network.config.coloring == "mlp":
-            # Its encoder's norms read the region's statistics.
+        if covered is not None and self.network.config.architecture.norms:
+            # The encoder's norms read the region's statistics.
             digest.update(covered.cpu().numpy())
         return digest.digest()
 

@@ -19,7 +19,8 @@ from app.training.judges import make_judges
 from app.training.learner import Learner
 from app.training.optimizers import Optimizers
 from app.training.settings import Settings
-from models.objective import DiscriminatorObjective, GeneratorObjective, Weights, at_progress
+from models.discriminator_objective import DiscriminatorObjective
+from models.objective import GeneratorObjective, Weights, at_progress
 
 CLIP = 5.0  # norm of the gradient; rarely reached
 

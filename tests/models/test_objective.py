@@ -7,9 +7,10 @@ import torch
 
 import models
 from models import objective
+from models.discriminator_objective import DiscriminatorObjective
 from models.finish.flattening import Flattening
 from models.finish.simplification import simplified
-from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
+from models.objective import Batch, GeneratorObjective, Judges
 from models.strokes import Canvas
 
 SIDE = 64

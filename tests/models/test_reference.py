@@ -7,7 +7,8 @@ import torch
 
 import models
 from models import objective, reference
-from models.objective import Batch, DiscriminatorObjective, GeneratorObjective, Judges
+from models.discriminator_objective import DiscriminatorObjective
+from models.objective import Batch, GeneratorObjective, Judges
 from models.reference import ReferenceDiscriminator
 
 CHANNELS = {"a": 4, "b": 6}
