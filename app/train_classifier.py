@@ -14,7 +14,7 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,16 +57,31 @@ class Phase:
     solver: str
 
 
-def phases(epochs: int, hybrid: bool, solver: str) -> list[Phase]:
+def phases(
+    epochs: int,
+    hybrid: bool,
+    solver: str,
+    *,
+    decays: Sequence[float] = DECAYS,
+    rates: Sequence[float] = RATES,
+    warm_up: int = WARM_UP_EPOCHS,
+) -> list[Phase]:
     """The schedule. Hybrid: Newton-Schulz, then eigh from the warm-up before the last decay on.
 
-    Section 3.4 of "Why Approximate Matrix Square Root Outperforms Accurate SVD".
+    Section 3.4 of "Why Approximate Matrix Square Root Outperforms Accurate SVD", which divides
+    the rate by 10 at each decay: after 1/3 and 2/3 of AlexNet's 30 epochs, with 1 epoch of
+    warm-up, and after 1/2 and 3/4 of ResNet's 60, with 2.
+
+    Args:
+        decays: shares of the run after which the rate falls.
+        rates: shares of the first rate, one more than there are decays.
+        warm_up: epochs before the last decay from which on the root is eigh's.
     """
-    decays = [math.ceil(share * epochs) for share in DECAYS]
+    starts = [math.ceil(share * epochs) for share in decays]
     result = []
     for epoch in range(epochs):
-        rate = RATES[sum(epoch >= decay for decay in decays)]
-        late = epoch >= decays[-1] - WARM_UP_EPOCHS
+        rate = rates[sum(epoch >= start for start in starts)]
+        late = epoch >= starts[-1] - warm_up
         root = ("eigh" if late else "newton_schulz") if hybrid else solver
         result.append(Phase(rate, root))
     return result
@@ -150,7 +165,14 @@ class Run:
         if learned:
             groups.append({"params": learned, "full": arguments.rate})
         self.optimizer = torch.optim.AdamW(groups, weight_decay=WEIGHT_DECAY)
-        self.phases = phases(arguments.epochs, not arguments.standalone, arguments.solver)
+        self.phases = phases(
+            arguments.epochs,
+            not arguments.standalone,
+            arguments.solver,
+            decays=arguments.decays,
+            rates=[1.0, *arguments.decay_to],
+            warm_up=arguments.warm_up,
+        )
         self.generator = torch.Generator().manual_seed(arguments.seed)
         self.epochs: list[Epoch] = []
         self.steps = 0
@@ -324,11 +346,40 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add("--all-pictures", action="store_true", help="hold no training pictures back")
     add("--device", default="auto")
+    add(
+        "--decays",
+        type=float,
+        nargs=2,
+        default=DECAYS,
+        metavar="SHARE",
+        help="of the run, after which the rate falls (the paper: 0.333 0.667, for ResNet 0.5 0.75)",
+    )
+    add(
+        "--decay-to",
+        type=float,
+        nargs=2,
+        default=RATES[1:],
+        metavar="SHARE",
+        help="of the first rate, to which it falls (the paper: 0.1 0.01)",
+    )
+    add(
+        "--warm-up",
+        type=int,
+        default=WARM_UP_EPOCHS,
+        help="epochs with the new root before the last decay (the paper: 1, for ResNet 2)",
+    )
     add("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)
     for name in ("reduce", "epochs", "pictures", "batch", "views"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(arguments, name)}")
+    for name, values in (("decays", arguments.decays), ("decay-to", arguments.decay_to)):
+        if not all(0 < value < 1 for value in values):
+            parser.error(f"--{name} must be shares between 0 and 1, got {values}")
+    if list(arguments.decays) != sorted(arguments.decays):
+        parser.error(f"--decays must come in order, got {arguments.decays}")
+    if arguments.warm_up < 0:
+        parser.error(f"--warm-up must not be below 0, got {arguments.warm_up}")
     if arguments.mixup < 0:
         parser.error(f"--mixup must not be below 0, got {arguments.mixup}")
     if arguments.size < 64:

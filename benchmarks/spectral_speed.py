@@ -28,6 +28,7 @@ RULES = {
     "taylor 9": wct.Taylor(9),
     "taylor 100": wct.Taylor(100),
     "pade 100": wct.Pade(100),
+    "pade surrogate": wct.PadeSurrogate(100),
     "pi 19": wct.PowerIteration(19, energy=0.0),
     "pi 19, loop": wct.PowerIteration(19, energy=0.0, loop=True),
     "topn": None,  # 200 of 256, and as large a share of fewer

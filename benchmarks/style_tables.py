@@ -22,6 +22,7 @@ from pathlib import Path
 import models
 from app import evaluate, train
 from app.report import Table
+from app.training import CLIP
 
 ROOT = Path(__file__).resolve().parents[1]
 ARTWORKS = ROOT.parent / "shared" / "artworks"
@@ -183,6 +184,7 @@ def tables(report: Mapping, records: Mapping[str, dict], folder: Path) -> list[T
             "steps": record["steps"],
             "not finite": record["failed_steps"],
             "minutes": record["minutes"],
+            "gradient norm clipped to": CLIP,
         }
         for name, record in records.items()
     }
@@ -194,8 +196,9 @@ def tables(report: Mapping, records: Mapping[str, dict], folder: Path) -> list[T
             "milliseconds",
             "Time a picture (Table 10)",
             seconds,
-            "The paper's on a GPU, where PI-WCT also iterates forward; here all but GD-WCT share "
-            "one forward pass, and rules differ in the backward pass alone.",
+            "The paper's on a GPU, where PI-WCT also iterates forward; here all but GD-WCT and "
+            "PI-WCT, which drops small values, share one forward pass, and rules differ in the "
+            "backward pass alone.",
             2,
         ),
         Table("content", "What is kept of the photo", kept, "At 128 px; larger is nearer."),

@@ -58,6 +58,35 @@ def test_hybrid_training_changes_the_root_an_epoch_before_the_last_decay():
     assert rates[last - 1] > rates[last] and schedule[last - 1].solver == "eigh"
 
 
+def test_the_papers_protocol_can_be_asked_for():
+    # AlexNet's: 30 epochs, a tenth of the rate after 10 and 20, one epoch of warm-up before.
+    given = ["--decays", "0.333", "0.667", "--decay-to", "0.1", "0.01", "--warm-up", "1"]
+    asked = train_classifier.parse_arguments(["--artworks", "a", "--out", "a.safetensors", *given])
+    schedule = phases(
+        *(30, True, "eigh"),
+        decays=asked.decays,
+        rates=[1.0, *asked.decay_to],
+        warm_up=asked.warm_up,
+    )
+    assert [p.rate for p in schedule] == [1.0] * 10 + [0.1] * 11 + [0.01] * 9
+    assert [p.solver for p in schedule].index("eigh") == 20
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--decays", "0.8", "0.5"], "--decays must come in order"),
+        (["--decays", "0", "0.5"], "--decays must be shares between 0 and 1"),
+        (["--decay-to", "0.1", "2"], "--decay-to must be shares between 0 and 1"),
+        (["--warm-up", "-1"], "--warm-up must not be below 0, got -1"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(given, message, capsys):
+    with pytest.raises(SystemExit):
+        train_classifier.parse_arguments(["--artworks", "a", "--out", "a.safetensors", *given])
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("solver", ["newton_schulz", "eigh"])
 def test_standalone_training_has_one_root(solver):
     assert {p.solver for p in phases(10, False, solver)} == {solver}
