@@ -4,8 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
+
+# A busy machine is no failure.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 _skipped_needing_artworks = pytest.StashKey[list[str]]()
 

@@ -30,6 +30,7 @@ from app.look import Look
 from app.painter import Painter, Region
 from app.shipped import CHECKPOINT
 from tests.demo_server import serving
+from tests.patience import PATIENCE
 
 RECORD = Path(__file__).with_name("same_pictures.png")
 SHOWN = 48  # pixels of a picture's middle that the record holds, a side
@@ -121,7 +122,7 @@ def by_the_api(painter: Painter, folder: Path) -> np.ndarray:
             page.local_url,
             verbose=False,
             analytics_enabled=False,
-            httpx_kwargs={"timeout": 600},
+            httpx_kwargs={"timeout": PATIENCE},
             download_files=folder,
         )
         file = client.predict(

@@ -35,7 +35,6 @@ def run(*command: str | Path, folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

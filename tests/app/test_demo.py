@@ -45,6 +45,7 @@ from app.demo.studio import (
 from app.look import OPTIONS, Look
 from app.painter import Painter
 from tests.demo_server import free_port, serving
+from tests.patience import PATIENCE
 
 MAX_PIXELS = 300_000
 JSON = "application/json"
@@ -67,7 +68,7 @@ def client(page: gr.Blocks, tmp_path_factory: pytest.TempPathFactory) -> Client:
         page.local_url,
         verbose=False,
         analytics_enabled=False,
-        httpx_kwargs={"timeout": 60},
+        httpx_kwargs={"timeout": PATIENCE},
         download_files=tmp_path_factory.mktemp("downloads"),
     )
 
@@ -190,7 +191,7 @@ def test_twenty_requests_at_once_are_all_answered(
     jobs = [client.submit(photo, "dots", api_name="/stylize") for _ in range(20)]
     wanted = painter.paint(images.load(photos / "chelsea.png"), painter.style("dots"))
     for job in jobs:
-        assert_same_picture(job.result(timeout=120), wanted)
+        assert_same_picture(job.result(timeout=PATIENCE), wanted)
     assert len(page.jobs) == 0
 
 
@@ -271,7 +272,7 @@ def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
         "batch": [[secret], "png", *style],
     }[action]
     number = next(number for number, fn in page.fns.items() if fn.name == action)
-    api = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=30)
+    api = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=PATIENCE)
     session = f"{action}{len(meta)}"
     asked = {"data": data, "fn_index": number, "session_hash": session}
     api.post("/queue/join", json=asked).raise_for_status()
@@ -296,7 +297,7 @@ def test_one_visitor_cannot_name_anothers_files(
 
 def test_too_large_requests_are_refused_unread(page: gr.Blocks) -> None:
     upload = {"files": ("wall.png", io.BytesIO(bytes(50 * 2**20 + 1)))}
-    answer = httpx.post(f"{page.local_url}gradio_api/upload", files=upload, timeout=60)
+    answer = httpx.post(f"{page.local_url}gradio_api/upload", files=upload, timeout=PATIENCE)
     assert answer.status_code == 413
     join = f"{page.local_url}gradio_api/queue/join"
     body, kind = b'{"data": ["' + bytes(gate.LARGEST_REQUEST) + b'"]}', {"content-type": JSON}
@@ -465,7 +466,7 @@ def test_a_process_at_rest_gives_its_memory_back(
     monkeypatch.setattr(server, "IDLE", 0)
     monkeypatch.setattr(server, "gc", SimpleNamespace(collect=collected.set))
     client.predict(handle_file(photos / "coffee.png"), "dots", max_size=64, api_name="/stylize")
-    assert collected.wait(10)
+    assert collected.wait(PATIENCE)
 
 
 def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos: Path) -> None:
@@ -563,11 +564,13 @@ def test_a_killed_server_leaves_no_file(checkpoint: Path, tmp_path: Path) -> Non
     try:
         assert f"http://127.0.0.1:{port}" in process.stdout.readline()
         upload = {"files": ("cat.png", b"anything")}
-        answer = httpx.post(f"http://127.0.0.1:{port}/gradio_api/upload", files=upload, timeout=30)
+        answer = httpx.post(
+            f"http://127.0.0.1:{port}/gradio_api/upload", files=upload, timeout=PATIENCE
+        )
         (uploaded,) = answer.json()
         assert Path(uploaded).is_relative_to(tmp_path) and Path(uploaded).is_file()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         assert not list(tmp_path.glob("repaint-*"))
     finally:
         process.kill()

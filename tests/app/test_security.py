@@ -33,6 +33,7 @@ from app.demo.hosts import Hosts
 from app.demo.studio import Studio
 from app.painter import Painter
 from tests.demo_server import free_port, serving
+from tests.patience import PATIENCE
 
 API = "/gradio_api"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -54,7 +55,7 @@ def page(painter: Painter, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def ask(page: gr.Blocks) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=page.local_url, timeout=60) as client:
+    with httpx.Client(base_url=page.local_url, timeout=PATIENCE) as client:
         yield client
 
 
@@ -448,7 +449,7 @@ def test_a_body_that_comes_too_slowly_is_told_so(
         ("queue/join", "application/json"),
         ("upload", "multipart/form-data; boundary=B"),
     ):
-        with socket.create_connection(("127.0.0.1", page.server_port), timeout=30) as slow:
+        with socket.create_connection(("127.0.0.1", page.server_port), timeout=PATIENCE) as slow:
             slow.sendall(
                 f"POST {API}/{path} HTTP/1.1\r\nHost: 127.0.0.1:{page.server_port}\r\n"
                 f"Content-Type: {kind}\r\nContent-Length: 1000\r\n\r\n".encode()
@@ -543,7 +544,7 @@ def test_photos_are_made_ready_one_at_a_time(
 
     def get_ready(*_: object) -> None:
         begun.append(1)
-        assert may_end.wait(30)
+        assert may_end.wait(PATIENCE)
 
     monkeypatch.setattr(actions.studio, "get_ready", get_ready)
     choices = ["dots", None, "", None, 0.5, *[1] * 6, False, 64, 1]
@@ -598,7 +599,7 @@ def test_an_upload_that_is_none_leaves_nothing(page: gr.Blocks, kind: str) -> No
     request = UPLOADS[kind].replace(b"PORT", str(page.server_port).encode())
     answer = raw(page, request)
     assert b" 200 " not in answer[:20]
-    for _ in range(100):
+    for _ in range(10 * PATIENCE):
         if set(page.studio.folder.rglob("*")) <= before:
             break
         time.sleep(0.1)  # until the server has seen that the visitor is gone
@@ -742,7 +743,7 @@ def test_several_signals_at_once_leave_no_file(checkpoint: Path, tmp_path: Path)
             (folder / f"{number}.jpg").write_text("x")
         for one in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process.send_signal(one)
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0 and "Traceback" not in errors
         assert not list(tmp_path.glob("*repaint-*"))
     finally:
@@ -771,7 +772,7 @@ def test_connections_that_do_nothing_give_way(page: gr.Blocks, ask: httpx.Client
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET", b"\r\n"])
 def test_a_request_that_never_ends_is_ended(page: gr.Blocks, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", page.server_port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", page.server_port), timeout=PATIENCE) as connection:
         connection.sendall(sent)
         with contextlib.suppress(ConnectionError):
             while connection.recv(1000):  # at most that it is no request
@@ -779,13 +780,13 @@ def test_a_request_that_never_ends_is_ended(page: gr.Blocks, sent: bytes) -> Non
 
 
 def test_a_byte_now_and_then_keeps_no_connection(page: gr.Blocks) -> None:
-    with socket.create_connection(("127.0.0.1", page.server_port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", page.server_port), timeout=PATIENCE) as connection:
         began = time.monotonic()
         with pytest.raises(ConnectionError):
             while True:
                 connection.sendall(b"G")
                 time.sleep(0.2)
-                assert time.monotonic() - began < 60
+                assert time.monotonic() - began < PATIENCE
 
 
 def test_an_answer_nobody_reads_waits_in_the_kernel_alone(page: gr.Blocks) -> None:
@@ -796,7 +797,7 @@ def test_an_answer_nobody_reads_waits_in_the_kernel_alone(page: gr.Blocks) -> No
         connection.connect(("127.0.0.1", page.server_port))
         connection.sendall(head * 40)
         waiting = []
-        for _ in range(600):
+        for _ in range(10 * PATIENCE):
             crowd = list(page.server.server_state.connections)
             waiting += [one.transport.get_write_buffer_size() for one in crowd]
             if waiting and not crowd:
@@ -862,7 +863,7 @@ class ReverseProxy:
         url = f"{self.target}{path}?{scope['query_string'].decode()}"
         headers = [(k, v) for k, v in scope["headers"] if k not in (b"connection", b"te")]
         async with (
-            httpx.AsyncClient(timeout=60) as client,
+            httpx.AsyncClient(timeout=PATIENCE) as client,
             client.stream(scope["method"], url, content=body, headers=headers) as answer,
         ):
             kept = [(k.lower(), v) for k, v in answer.headers.raw]
@@ -890,7 +891,7 @@ def proxying(target: str, path: str, strips: bool) -> Iterator[int]:
     yield port
     server.should_exit = True
     server.force_exit = True
-    thread.join(30)
+    thread.join(PATIENCE)
 
 
 @pytest.mark.parametrize("strips", [True, False])
@@ -906,7 +907,7 @@ def test_a_path_of_a_reverse_proxy_is_a_place_to_live(
         ),
     ):
         address = f"http://127.0.0.1:{outside}/repaint/"
-        text = httpx.get(address, timeout=60).text
+        text = httpx.get(address, timeout=PATIENCE).text
         assert f'"root":"http://127.0.0.1:{outside}/repaint"' in text
         assert "evil" not in httpx.get(address, headers={"x-forwarded-host": "evil.example"}).text
         for asset in ("assets/", "static/"):

@@ -14,6 +14,7 @@ from PIL import Image
 from app.painter import Painter
 from tests.app.conftest import checkpoint  # noqa: F401 (a fixture)
 from tests.demo_server import serving
+from tests.patience import PATIENCE
 
 # What .ci/run sets: without a browser these tests then fail instead of being skipped.
 REQUIRED = bool(os.environ.get("REPAINT_BROWSER_TESTS"))
@@ -21,9 +22,6 @@ REQUIRED = bool(os.environ.get("REPAINT_BROWSER_TESTS"))
 if not REQUIRED:
     pytest.importorskip("playwright")
 from playwright import sync_api as playwright  # noqa: E402
-
-# Milliseconds; what is waited for comes in a fraction of it on a quiet machine.
-PATIENCE = 60_000
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +69,7 @@ def open_page(browser, server: gr.Blocks) -> Iterator[Callable]:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(1000 * PATIENCE)
         watch(page)
         page.goto(server.local_url)
         page.get_by_role("button", name="Paint it").wait_for()
