@@ -9,6 +9,7 @@ unpack to more than its picture has.
 from __future__ import annotations
 
 import copy
+import logging
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from typing import BinaryIO
 import numpy as np
 import tifffile
 from PIL import Image
+
+# What it finds damaged is told once, by the error that follows.
+logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)
 
 _BLOCK = 1 << 24  # bytes of samples unpacked at once
 _PAGES = 8  # that are looked at
