@@ -28,8 +28,6 @@ from app.memory import is_out_of_memory
 
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
 
-_VIDEO_SUFFIXES = frozenset((".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"))
-
 
 @dataclass(frozen=True)
 class Job:
@@ -381,8 +379,6 @@ def _reason(error: Exception, job: Job) -> str:
             return str(error)
         if isinstance(error, images.TooLargeError):
             return f"{error.reason} (--max-pixels reads larger ones)"
-        if job.input.suffix.lower() in _VIDEO_SUFFIXES and job.input.is_file():
-            return "is a video; python -m app.video paints those"
         return error.reason
     text = str(error).strip().splitlines()
     text = text[0] if text else ""

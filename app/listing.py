@@ -105,7 +105,7 @@ def plan(
     longer = [job for job in jobs if job.output.stem != job.input.stem]
     if longer:
         first = longer[0]
-        others = f"; so are {len(longer) - 1} others" if len(longer) > 1 else ""
+        others = f", and {len(longer) - 1} more results likewise" if len(longer) > 1 else ""
         notes[
             f"{first.input}: its result is named {first.output.name}, to tell it from that of a "
             f"photo of the same name{others}"

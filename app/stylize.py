@@ -22,12 +22,13 @@ import torch
 from tqdm import tqdm
 
 import models
-from app import batch, images, shipped
+from app import batch, images, shipped, terminal
 from app.batch import Outcome
 from app.limits import Limits
 from app.listing import CommandError, plan, read_list
 from app.look import OPTIONS, Look, chosen, explained
 from app.painter import Painter, Region
+from models import whole_file
 
 # What shells report of a program that a closed pipe ended, as it ends `yes | head`.
 BROKEN_PIPE = 141
@@ -36,9 +37,12 @@ BROKEN_PIPE = 141
 JOBS_ON_A_GPU = 8
 TOGETHER_ON_A_GPU = 16
 
+_ROOM = 1 << 20  # bytes that the disk must have left before a batch begins
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    terminal.show_anything()
     try:
         return _main(argv)
     except BrokenPipeError:
@@ -217,12 +221,12 @@ def _name_or_digest(style: str) -> str:
 
 
 def _make_folder(folder: Path) -> None:
+    """Makes the output folder and tries whether a file can be written there."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        whole_file.check_place(folder / "painting", _ROOM)
     except OSError as error:
-        raise CommandError(f"--out {folder}: cannot be made: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise CommandError(f"--out {folder}: cannot be written to")
+        reason = whole_file.reason_of(error)
+        raise CommandError(f"--out {folder}: cannot be written to: {reason}") from error
 
 
 def _counted_as(outcome: Outcome) -> str:

@@ -20,7 +20,8 @@ from app.images._picture import (
     to_tensor,
 )
 from app.images._reading import load
-from app.images._writing import FORMATS, output_format, remove_leftovers, save, writing_whole
+from app.images._writing import FORMATS, output_format, save, writing_whole
+from models.whole_file import remove_leftovers
 
 __all__ = [
     "FORMATS",

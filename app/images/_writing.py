@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 
 from app.images._color import srgb_profile
 from app.images._picture import ImageError, Picture, flatten, image_of
+from models import whole_file
 
 # Quality 95 without chroma subsampling: brushwork is small patches of saturated color, which
 # 4:2:0 would smear over neighboring pixels.
@@ -90,49 +89,10 @@ def writing_whole(
     *,
     durable: bool = True,
 ) -> Iterator[Path]:
-    """Gives the name beside `path` to write to; what is written is then moved to `path`.
-
-    The file appears whole or not at all, whatever happens in between; its other name is gone
-    afterwards. placing: called with the other name just before the move. durable: as in save.
-
-    Raises ImageError where it cannot be written.
-    """
-    path = Path(path)
-    part = path.with_name(f".repaint-{os.getpid()}-{uuid.uuid4().hex}.part")
+    """As ``models.whole_file.writing_whole``, but raises ImageError where it cannot be written."""
     try:
-        # Not tempfile: the file gets the permissions that the user's umask says.
-        yield part
-        if durable:
-            with open(part, "rb+") as file:
-                os.fsync(file.fileno())
-        if placing is not None:
-            placing(part)
-        os.replace(part, path)
+        with whole_file.writing_whole(path, placing, durable=durable) as part:
+            yield part
     except OSError as error:
-        raise ImageError(str(path), f"cannot be written: {error.strerror or error}") from error
-    finally:
-        # Gone already after the move; still there after any failure, Ctrl-C included.
-        part.unlink(missing_ok=True)
-
-
-def remove_leftovers(folders: Iterable[Path]) -> None:
-    """Delete unfinished files that killed processes of this machine left in the folders."""
-    for folder in folders:
-        for part in folder.glob(".repaint-*-*.part"):
-            named = re.fullmatch(r"\.repaint-(\d+)-[0-9a-f]{32}\.part", part.name)
-            if named and not _is_running(int(named[1])):
-                part.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    if os.name != "posix":
-        return True  # there is no harmless signal to ask with
-    if process == os.getpid():
-        return False  # this one has not begun: in a container a number comes back
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        reason = f"cannot be written: {whole_file.reason_of(error)}"
+        raise ImageError(str(path), reason) from error
