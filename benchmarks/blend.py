@@ -204,7 +204,7 @@ def main() -> None:
                 print(f"{way:18}" + "".join(f"{figure:14.3f}" for figure in figures))
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ def main() -> None:
     for path, text in ((arguments.out, json.dumps(figures, indent=1)), (arguments.card, card)):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.rstrip() + "\n")
+            path.write_text(text.rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def main() -> int:
     }
     print(table(report))
     if arguments.out:
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
@@ -302,7 +302,7 @@ def _memory_at_rest() -> float:
 
 def _memory() -> float:
     """MB that this process holds."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

@@ -246,14 +246,14 @@ def sweep(
 def kept_sweep(path: Path, settings: dict, compute: Callable[[], dict]) -> dict:
     """A seed's sweep as JSON, read from ``path`` where one with these settings is kept there."""
     if path.is_file():
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         if found["settings"] == settings:
             return found["runs"]
     runs = {
         kind: {name: asdict(run) for name, run in part.items()} for kind, part in compute().items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"settings": settings, "runs": runs}))
+    path.write_text(json.dumps({"settings": settings, "runs": runs}), encoding="utf-8")
     return runs
 
 
@@ -410,7 +410,7 @@ def main() -> None:
     for path, content in ((arguments.out, text), (arguments.json, json.dumps(report, indent=1))):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            path.write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

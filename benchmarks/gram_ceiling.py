@@ -92,7 +92,7 @@ def main() -> None:
         print(f"{name:<10} {row['style']:>10.3f} {row['content']:>8.3f}  {' '.join(row['called'])}")
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         sheet = torch.cat([torch.cat(list(row), -1) for row in rows], -2)[None]
         picture = images.Picture(images.to_rgb(sheet))
         images.save(picture, arguments.out.with_suffix(".png"))

@@ -69,7 +69,9 @@ def once(file: Path, what: str, work: Callable[[], int]) -> None:
         code = work()
     finally:
         spent = before + (time.process_time() - start) / 60
-        file.with_suffix(".cpu.json").write_text(json.dumps({"minutes": spent}) + "\n")
+        file.with_suffix(".cpu.json").write_text(
+            json.dumps({"minutes": spent}) + "\n", encoding="utf-8"
+        )
     if code != 0:
         raise StoppedError(what, code)
     file.with_suffix(".done").touch()
@@ -78,7 +80,7 @@ def once(file: Path, what: str, work: Callable[[], int]) -> None:
 def cpu_minutes(file: Path) -> float:
     """Processor time that went into a file so far, all threads together."""
     path = file.with_suffix(".cpu.json")
-    return json.loads(path.read_text())["minutes"] if path.is_file() else 0.0
+    return json.loads(path.read_text(encoding="utf-8"))["minutes"] if path.is_file() else 0.0
 
 
 def gather_classes(arguments: argparse.Namespace) -> Path:
@@ -163,8 +165,8 @@ def kept(file: Path, work: Callable[[], dict]) -> dict:
     """What ``work`` gives, from the file if it was done before."""
     if not file.is_file():
         result = work()
-        file.write_text(json.dumps(result, indent=1) + "\n")
-    return json.loads(file.read_text())
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 class Gallery:
@@ -387,8 +389,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     text = "\n".join(table.markdown() for table in tables(report))
-    (arguments.out / "new_style.json").write_text(json.dumps(report, indent=1) + "\n")
-    (arguments.out / "tables.md").write_text(text)
+    (arguments.out / "new_style.json").write_text(
+        json.dumps(report, indent=1) + "\n", encoding="utf-8"
+    )
+    (arguments.out / "tables.md").write_text(text, encoding="utf-8")
     print(text)
     return 0
 

@@ -96,7 +96,7 @@ def pack(artworks: Path, folder: Path, budget: float) -> tuple[int, int]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # Ignored wherever it lies: no picture of it may be committed.
-    (folder / ".gitignore").write_text("*\n")
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     rest = write_networks(folder)
     allowed = budget * 1e6 - rest
     for quality in QUALITIES:

@@ -83,7 +83,9 @@ def read(out: Path) -> dict[str, Any]:
         header = json.loads(file.metadata()["repaint"])
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     log = out.with_suffix(".csv")
-    rows = list(csv.DictReader(log.read_text().splitlines())) if log.exists() else []
+    rows = (
+        list(csv.DictReader(log.read_text(encoding="utf-8").splitlines())) if log.exists() else []
+    )
     state = torch.load(out.with_suffix(".state.pt"), weights_only=True)
     return {"header": header, "tensors": tensors, "state": state, "log": rows}
 

@@ -151,7 +151,7 @@ class Command:
 
 def resident(process: int) -> int:
     """Bytes of memory that a process holds (Linux)."""
-    with open(f"/proc/{process}/statm") as file:
+    with open(f"/proc/{process}/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -614,7 +614,7 @@ def main() -> None:
             report[part] = parts[part]()
             print(table(part, report[part]), flush=True)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

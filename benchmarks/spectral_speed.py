@@ -173,7 +173,9 @@ def main() -> None:
     if options.out:
         record = {"torch": torch.__version__, "device": where, "clock": kind, "load": load}
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({**record, "sizes": sizes}, indent=1) + "\n")
+        options.out.write_text(
+            json.dumps({**record, "sizes": sizes}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -331,7 +331,9 @@ def main() -> None:
         rows,
     )
     draw(curves, options.out / "gradient_errors.png")
-    (options.out / "spectral_tables.json").write_text(json.dumps(record, indent=1))
+    (options.out / "spectral_tables.json").write_text(
+        json.dumps(record, indent=1), encoding="utf-8"
+    )
     print(f"\nwritten to {options.out}")
 
 

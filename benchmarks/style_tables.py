@@ -145,7 +145,7 @@ def measure(arguments: argparse.Namespace) -> dict:
     folder = arguments.out / "report"
     report = folder / "report.json"
     newest = max(file.stat().st_mtime for file in files)
-    made = json.loads(report.read_text()) if report.is_file() else None
+    made = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
     same = made is not None and set(made["checkpoints"]) == set(map(str, files))
     if not same or report.stat().st_mtime < newest:
         command = ["--photos", str(arguments.artworks / "test" / "photo")]
@@ -155,7 +155,7 @@ def measure(arguments: argparse.Namespace) -> dict:
             command += ["--limit", str(arguments.photos)]
         if evaluate.main(command) != 0:
             raise RuntimeError("the checkpoints could not be measured")
-    return json.loads(report.read_text())
+    return json.loads(report.read_text(encoding="utf-8"))
 
 
 def tables(report: Mapping, records: Mapping[str, dict], folder: Path) -> list[Table]:
@@ -260,11 +260,11 @@ def main(argv: list[str] | None = None) -> int:
     # Columns of other settings must not stand beside each other.
     settings = {k: str(v) for k, v in vars(arguments).items() if k not in NOT_SETTINGS}
     kept = arguments.out / "settings.json"
-    if kept.is_file() and (before := json.loads(kept.read_text())) != settings:
+    if kept.is_file() and (before := json.loads(kept.read_text(encoding="utf-8"))) != settings:
         changed = [k for k in settings if before.get(k) != settings[k]]
         print(f"error: {arguments.out} was begun with another {changed[0]}", file=sys.stderr)
         return 2
-    kept.write_text(json.dumps(settings, indent=1) + "\n")
+    kept.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     try:
         records = train_columns(arguments)
     except StoppedError as error:
@@ -274,9 +274,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     result = tables(measure(arguments), records, arguments.out)
     text = "\n".join(table.markdown() for table in result)
-    (arguments.out / "tables.md").write_text(text)
+    (arguments.out / "tables.md").write_text(text, encoding="utf-8")
     numbers = {table.name: table.values for table in result}
-    (arguments.out / "tables.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    (arguments.out / "tables.json").write_text(
+        json.dumps(numbers, indent=1) + "\n", encoding="utf-8"
+    )
     print(text)
     return 0
 

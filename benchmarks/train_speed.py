@@ -153,7 +153,9 @@ def main() -> None:
             )
     print("solvers measured:", _eigen._measured_fastest.cache_info())
     if options.out:
-        options.out.write_text(json.dumps({"device": where, "rows": found}, indent=1) + "\n")
+        options.out.write_text(
+            json.dumps({"device": where, "rows": found}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class StylePicker(gr.HTML):
         super().__init__(
             value=value,
             html_template=_picker_html(groups, options.get("elem_id", "styles")),
-            css_template=(ASSETS / "picker.css").read_text(),
-            js_on_load=(ASSETS / "picker.js").read_text(),
+            css_template=(ASSETS / "picker.css").read_text(encoding="utf-8"),
+            js_on_load=(ASSETS / "picker.js").read_text(encoding="utf-8"),
             apply_default_css=False,
             **options,
         )
@@ -106,8 +106,8 @@ class ExamplePicker(gr.HTML):
         )
         super().__init__(
             html_template=f"<p>Or try one of these</p><div>{buttons}</div>",
-            css_template=(ASSETS / "examples.css").read_text(),
-            js_on_load=(ASSETS / "examples.js").read_text(),
+            css_template=(ASSETS / "examples.css").read_text(encoding="utf-8"),
+            js_on_load=(ASSETS / "examples.js").read_text(encoding="utf-8"),
             apply_default_css=False,
             **options,
         )
@@ -131,9 +131,9 @@ class MaskBrush(gr.HTML):
     def __init__(self, photo: str = "", **options: Any):
         super().__init__(
             value="",
-            html_template=(ASSETS / "brush.html").read_text(),
-            css_template=(ASSETS / "brush.css").read_text(),
-            js_on_load=(ASSETS / "brush.js").read_text(),
+            html_template=(ASSETS / "brush.html").read_text(encoding="utf-8"),
+            css_template=(ASSETS / "brush.css").read_text(encoding="utf-8"),
+            js_on_load=(ASSETS / "brush.js").read_text(encoding="utf-8"),
             apply_default_css=False,
             photo=photo,
             **options,

@@ -53,7 +53,7 @@ def thumbnails(studio: Studio, photo: Picture, cache: Path | None = None) -> dic
     if cache is not None:
         file = cache / f"thumbnails-{_fingerprint(studio, photo)}.json"
         with contextlib.suppress(OSError, ValueError):
-            kept = json.loads(file.read_text())
+            kept = json.loads(file.read_text(encoding="utf-8"))
             if sorted(kept) == sorted(studio.every_style):
                 return kept
     names = tqdm(studio.every_style, desc="painting the styles' thumbnails", disable=None)
@@ -64,7 +64,7 @@ def thumbnails(studio: Studio, photo: Picture, cache: Path | None = None) -> dic
         # Without the cache the next start takes a few seconds longer, and nothing else.
         with contextlib.suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(painted))
+            file.write_text(json.dumps(painted), encoding="utf-8")
     return painted
 
 

@@ -106,14 +106,14 @@ def _imported(name: str) -> object:
 
 def _reset_peak() -> float:
     with contextlib.suppress(OSError):  # not Linux: peaks are then of all that was tried
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return memory_mb("VmRSS")
 
 
 def memory_mb(what: str, process: int | str = "self") -> float:
     """MB of memory that Linux tells of a process: VmRSS is now, VmHWM the most; 0 elsewhere."""
     try:
-        text = Path(f"/proc/{process}/status").read_text()
+        text = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     except OSError:
         return 0.0
     found = re.search(rf"{what}:\s*(\d+)", text)

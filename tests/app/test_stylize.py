@@ -19,6 +19,7 @@ from PIL import Image
 from app import batch, images, stylize
 from app.look import Look
 from app.painter import Painter, Region
+from models import whole_file
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -667,11 +668,24 @@ def test_an_empty_name(run, photos, tmp_path):
     assert "must name a folder" in refused(run(photos, out=""), tmp_path / "out")
 
 
-def test_an_out_folder_that_is_a_file(run, photos, tmp_path):
+@pytest.mark.parametrize("out", ["taken", "taken/below/it"])
+def test_an_out_folder_that_is_a_file_or_below_one(run, photos, tmp_path, out):
     (tmp_path / "taken").write_text("a file")
-    code, _, err = run(photos, out=tmp_path / "taken")
+    code, _, err = run(photos, out=tmp_path / out)
     assert code == 2
-    assert f"--out {tmp_path / 'taken'}: cannot be made" in err
+    assert f"--out {tmp_path / out}: cannot be written to: Not a directory" in err
+
+
+@pytest.mark.parametrize(
+    "reason", ["No space left on device", "Read-only file system", "Permission denied"]
+)
+def test_an_out_folder_that_nothing_can_be_written_to(run, photos, tmp_path, monkeypatch, reason):
+    def fill(*_):
+        raise OSError(28, reason)
+
+    monkeypatch.setattr(whole_file, "_fill", fill)
+    monkeypatch.setattr(Painter, "paint", lambda *_, **__: pytest.fail("was painted first"))
+    assert refused(run(photos), tmp_path / "out").endswith(f"cannot be written to: {reason}")
 
 
 def test_a_folder_without_a_picture(run, tmp_path):
