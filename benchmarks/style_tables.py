@@ -22,7 +22,7 @@ from pathlib import Path
 import models
 from app import evaluate, train
 from app.report import Table
-from app.training import CLIP
+from app.training.run import CLIP
 
 ROOT = Path(__file__).resolve().parents[1]
 ARTWORKS = ROOT.parent / "shared" / "artworks"
