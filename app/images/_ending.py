@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import BinaryIO
 
 import numpy as np
 
@@ -10,6 +11,7 @@ MISSING = "its last bytes are missing, after its last pixel"
 
 # Two continuations: where a decoder still needed bits, it makes other pixels of either.
 _FILLINGS = (bytes(64), b"\x5a\xa5\x36\xc9" * 16)
+_MOST_CHUNKS = 500_000  # of a PNG
 _MOST_PADDING = 1 << 24  # bytes that may be missing
 
 
@@ -31,6 +33,36 @@ def mended(data: bytes, decode: Callable[[bytes], np.ndarray]) -> bytes | None:
     except Exception:  # damaged elsewhere, or far from its end
         return None
     return whole[0] if one.shape == other.shape and np.array_equal(one, other) else None
+
+
+def is_there(file: BinaryIO) -> bool:
+    """Whether a PNG or a JPEG has its end, wherever in the file that is; true of other formats."""
+    file.seek(0)
+    start = file.read(8)
+    if start[:2] == b"\xff\xd8":
+        file.seek(0)
+        data = file.read()
+        # What phones put behind a picture, a clip say, may hold any bytes; what is before its
+        # first scan is made of segments, one of them with a thumbnail that has an end of its own.
+        return data.find(b"\xff\xd9", _first_scan(data)) >= 0
+    if start == b"\x89PNG\r\n\x1a\n":
+        place = 8
+        for _ in range(_MOST_CHUNKS):
+            file.seek(place)
+            head = file.read(8)
+            if len(head) < 8:
+                return False
+            if head[4:] == b"IEND":
+                return True
+            place += 12 + int.from_bytes(head[:4], "big")
+    return True
+
+
+def _first_scan(data: bytes) -> int:
+    place = 2
+    while place + 4 <= len(data) and data[place] == 0xFF and data[place + 1] != 0xDA:
+        place += 2 + max(2, int.from_bytes(data[place + 2 : place + 4], "big"))
+    return place
 
 
 def _endings(data: bytes) -> tuple[bytes, bytes] | None:

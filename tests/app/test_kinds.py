@@ -506,3 +506,13 @@ def test_what_follows_the_pixels_may_be_missing(tmp_path, photo):
         path = tmp_path / f"a.{format.lower()}"
         path.write_bytes(file.getvalue()[:-2])
         assert images.load(path).notes[-1] == "its last bytes are missing, after its last pixel"
+
+
+@pytest.mark.parametrize("behind", [b"", b"\xff\xda" * 9, bytes(2 << 20), b"\xff\xd8\xff\xda\x00"])
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_what_lies_behind_a_pictures_end_is_none_of_it(tmp_path, photo, suffix, behind):
+    # The clip of a moving photo, the rest of a screenshot that was cut to size.
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(photo).save(path, exif=adobe_exif(color_space=1, index=None))
+    path.write_bytes(path.read_bytes() + behind)
+    assert images.load(path).notes == ()
