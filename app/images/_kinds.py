@@ -168,6 +168,13 @@ _BY_BRAND = {
 }
 
 
+# Kinds that are read, but not in every variety: what is left of them is called by its name.
+_VARIETIES = (
+    (b"8BPS", Kind("a Photoshop document of a kind that is not read", _EXPORT)),
+    (b"\xff\xd8\xff", Kind("a JPEG that is lossless, of 12 bits, or cut in its header", _EXPORT)),
+)
+
+
 def is_picture_name(name: str | os.PathLike) -> bool:
     """Whether a file's suffix is one of a picture that is painted."""
     return Path(name).suffix.lower() in PICTURE_SUFFIXES
@@ -176,6 +183,11 @@ def is_picture_name(name: str | os.PathLike) -> bool:
 def kind_of_name(name: str | os.PathLike) -> Kind | None:
     """What a file is by its suffix, where that is not one of a picture that is painted."""
     return _BY_SUFFIX.get(Path(name).suffix.lower())
+
+
+def variety_of_bytes(head: bytes) -> Kind | None:
+    """What a file is that begins like a picture that is read, and that no reader knows."""
+    return next((kind for start, kind in _VARIETIES if head.startswith(start)), None)
 
 
 def kind_of_bytes(head: bytes) -> Kind | None:

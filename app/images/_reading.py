@@ -130,7 +130,7 @@ def _read(file: BinaryIO, name: str, max_pixels: int, max_size: int | None) -> P
         except _UnknownError as error:
             if kind is None and by_name is not None and by_name.raw:
                 return _inside_raw(file, by_name, name, max_pixels, max_size)
-            kind = kind or by_name
+            kind = kind or _kinds.variety_of_bytes(head) or by_name
             if kind is None or (kind is _kinds.HEIC and pillow_heif is not None):
                 raise
             raise ImageError(name, f"is {kind.what}; {kind.remedy}") from error

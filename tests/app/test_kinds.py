@@ -394,6 +394,8 @@ def test_a_photo_named_like_a_raw_file_is_a_photo(tmp_path, photo):
         ("a.webm", b"\x1a\x45\xdf\xa3" + bytes(64), "app.video"),
         ("misnamed.jpg", b"%PDF-1.7\n", "PDF"),
         ("misnamed.png", b"\x76\x2f\x31\x01" + bytes(64), "OpenEXR"),
+        ("a.psd", b"8BPS\0\x01" + bytes(6) + struct.pack(">HLLHH", 3, 8, 8, 16, 3), "Photoshop"),
+        ("a.jpg", b"\xff\xd8\xff\xc3\0\x0b\x0c\0\x10\0\x10\x01\x01\x11\0", "12 bits"),
         ("a.dcm", bytes(128) + b"DICM" + bytes(64), "DICOM"),
     ],
 )
