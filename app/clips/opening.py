@@ -32,8 +32,8 @@ FORMATS = (
     "flic", "bink", "smk", "gif", "apng", "webp_anim",
 )  # fmt: skip
 
-# Pixels of a frame that are decoded: 16K video has 133 million. What claims more is damaged.
-MAX_PIXELS = 200_000_000
+# Pixels of a frame that are decoded: 8K video has 33 million. What claims more is damaged.
+MAX_PIXELS = 40_000_000
 _PROBED = 10_000_000  # bytes and microseconds read to find the streams that begin late
 
 _PICTURE = "a picture; python -m app.stylize paints those"

@@ -22,6 +22,7 @@ from app.clips.tracks import Track
 
 # Pictures beside the video: covers, thumbnails of chapters.
 _PICTURES = Disposition.attached_pic | Disposition.timed_thumbnails
+_STILLS = {"mjpeg", "png", "bmp", "tiff", "webp", "gif"}
 _HIGH_DYNAMIC_RANGE = (ColorTrc.SMPTE2084, ColorTrc.ARIB_STD_B67)
 # Codecs whose transparency another decoder than the usual reads.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
@@ -72,6 +73,7 @@ class Clip:
         self._timeline = Timeline()
         self._damage: dict[int, _Damage] = defaultdict(_Damage)
         self._stumbles, self._error = 0, None  # of the container's reader at the end
+        self._read = 0  # packets of the video
 
     def note(self, text: str) -> None:
         """Say something once."""
@@ -93,7 +95,9 @@ class Clip:
         known = [stream for stream in streams if stream.codec_context is not None]
         if not known:
             raise ClipError(str(self.path), "its video is of a kind that is not known here")
-        chosen = next((s for s in known if s.disposition & Disposition.default), known[0])
+        # A cover that is not called one is still a picture.
+        moving = [s for s in known if s.codec_context.name not in _STILLS] or known
+        chosen = next((s for s in moving if s.disposition & Disposition.default), moving[0])
         if len(streams) > 1:
             place = streams.index(chosen) + 1
             self.note(f"only number {place} of its {len(streams)} videos is kept")
@@ -171,9 +175,11 @@ class Clip:
             raise ClipError(str(self.path), f"holds no frame that can be decoded{why}")
         step = float(1 / rate_of(video))
         lost = (damage.since + self._stumbles) * step
+        end = ((container.start_time or 0) + (container.duration or 0)) / av.time_base
         if self._stumbles and container.duration and last is not None:
-            end = (container.start_time or 0) + container.duration
-            lost = max(lost, end / av.time_base - last - step)
+            lost = max(lost, end - last - step)
+        if "mov" in container.format.name:  # whose index counts them
+            lost = max(lost, (video.frames - self._read) * step)
         failed = len(damage.packets)
         if lost >= _CUT_OFF or (damage.since > 2 and failed >= self.count):
             where = "" if last is None else f" after {_clock(last - self.start)}"
@@ -182,6 +188,9 @@ class Clip:
             )
         if self._stumbles:
             self.note("its end is damaged: what can be read before it was painted")
+        elif container.duration and end - self._timeline.last() > _CUT_OFF + step:
+            ends, says = _clock(self._timeline.last() - self.start), _clock(end - self.start)
+            self.note(f"it ends at {ends}, though it says that it lasts until {says}")
 
     def note_left_out(self, what: str, times: list[float]) -> None:
         """Say that damaged pieces were left out, and where: the clip's own seconds."""
@@ -233,6 +242,7 @@ class Clip:
                     yield packet
             elif packet.stream.type == "audio" and kept[index].decodes:
                 self._listen(packet, counts[index])
+        self._read = counts[video.index] + 1
         for frame in self._frames(decoder, None, 0, surveying=surveying):
             frame.time_base = video.time_base
             yield from self._timed(deinterlace(frame), surveying=surveying)

@@ -84,6 +84,11 @@ class Timeline:
         ticks = self._repaired.get(stream, ())
         return float(ticks[0] * self._seconds[stream]) if len(ticks) else None
 
+    def last(self) -> float:
+        """Seconds of the last time of all streams, once repaired."""
+        ends = [ticks[-1] * self._seconds[stream] for stream, ticks in self._repaired.items()]
+        return float(max(ends, default=0.0))
+
     def next(self, stream: int) -> int:
         """The stream's next time, in the order of `note`, as it should be."""
         at = self._next.get(stream, 0)

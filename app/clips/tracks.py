@@ -106,8 +106,10 @@ def _samples(
         return samples
     try:
         for looked_at, packet in enumerate(reading.demux(streams)):
+            if not packet.size:
+                continue  # the end of some stream, though it calls itself the first one's
             kept = samples[packet.stream_index]
-            if packet.size and packet.dts is not None and len(kept) < _TRIED:
+            if len(kept) < _TRIED:
                 kept.append(packet)
             if len(kept) >= _TRIED:
                 wanted.discard(packet.stream_index)

@@ -148,7 +148,9 @@ class _Result:
             self._tick = Fraction(1, 90_000)
         self._step = max(1, round(1 / (rate * self._tick)))
         self._video = _video_stream(writing, source, size, rate, self._tick, container)
-        self._last: int | None = None
+        # Ticks: the first frame's time, the last one's and its end; the first packet's.
+        self._first, self._last, self._end = 0, None, 0
+        self._first_dts: int | None = None
         self._copies: dict[int, av.stream.Stream] = {}
         self._encoders: dict[int, Encoder] = {}
         self._refused: dict[int, list[float]] = {}
@@ -193,14 +195,17 @@ class _Result:
             seconds = frame.pts * frame.time_base - Fraction(self._clip.start)
             time = round(seconds / self._tick)
         if self._last is None:
-            time = max(0, time or 0)
+            time = self._first = max(0, time or 0)
         elif time is None or time <= self._last:
             time = self._last + (self._step if time is None else 1)
         painted.pts, painted.time_base = time, self._tick
         duration = (frame.duration or 0) * (frame.time_base or 0)
         painted.duration = round(duration / self._tick) or self._step
-        self._last = time
-        self._writing.mux(self._video.encode(painted))
+        self._last, self._end = time, time + painted.duration
+        packets = self._video.encode(painted)
+        if packets and self._first_dts is None:
+            self._first_dts = packets[0].dts
+        self._writing.mux(packets)
 
     def add_packet(self, packet: av.Packet) -> None:
         """Take over a packet of sound or subtitles."""
@@ -222,7 +227,14 @@ class _Result:
 
     def finish(self) -> None:
         """Write what the encoders still hold."""
-        self._writing.mux(self._video.encode())
+        packets = self._video.encode()
+        if packets and self._container.name in ("mp4", "mov"):
+            # A track lasts from the first packet that is decoded to the end of the last, which
+            # need not be the one that is shown last.
+            first = packets[0].dts if self._first_dts is None else self._first_dts
+            shown, decoded = self._end - self._first, packets[-1].dts - first
+            packets[-1].duration = max(1, shown - decoded)
+        self._writing.mux(packets)
         for encoder in self._encoders.values():
             self._writing.mux(list(encoder.end()))
         for index, times in self._refused.items():

@@ -42,18 +42,23 @@ def write_clip(
     """A clip of these frames, (H, W, 3 or 4) uint8.
 
     times: in ticks of 1/600 s, 50 of them a frame by default. begin: seconds, of all times.
-    sound: codecs, one a track, of as many seconds as the frames take.
+    sound: codecs, one a track, of as many seconds as the frames take. With mpeg2video, which has
+    no such rate, 25 frames a second.
     """
     with av.open(str(path), "w", format=container) as writing:
         chosen = {"crf": "10"} if codec == "libx264" else {}
-        stream = writing.add_stream(codec, rate=RATE, options=options or chosen)
+        rate, tick = (25, Fraction(1, 25)) if codec == "mpeg2video" else (RATE, TICK)
+        stream = writing.add_stream(codec, rate=rate, options=options or chosen)
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = pixels
-        stream.codec_context.time_base = TICK
+        stream.codec_context.time_base = tick
         if rotation is not None:
             stream.set_display_rotation(rotation)
         names = [sound] if isinstance(sound, str) else sound or []
         tracks = [writing.add_stream(name, rate=SOUND, layout="mono") for name in names]
+        for track in tracks:
+            if track.name.startswith("wma"):
+                track.bit_rate = 96_000
         for track, language in zip(tracks, languages, strict=False):
             track.metadata["language"] = language
         writing.metadata["title"] = "A walk"
@@ -61,15 +66,13 @@ def write_clip(
         for i, layers in enumerate(frames):
             kind = "rgb24" if layers.shape[2] == 3 else "rgba"
             frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(layers), kind)
-            ticks = times[i] if times else 50 * i
-            frame.pts, frame.time_base = ticks + round(begin / TICK), TICK
+            ticks = times[i] if times else round(i / rate / tick)
+            frame.pts, frame.time_base = ticks + round(begin / tick), tick
             packets += stream.encode(frame)
         packets += stream.encode()
-        last = times[-1] + 50 if times else 50 * len(frames)
+        seconds = float((times[-1] + 50) * tick) if times else len(frames) / rate
         for track in tracks:
-            packets += [
-                packet for frame in tone(last * TICK, begin) for packet in track.encode(frame)
-            ]
+            packets += [packet for frame in tone(seconds, begin) for packet in track.encode(frame)]
             packets += track.encode()
         for packet in sorted(packets, key=lambda packet: packet.dts * packet.time_base):
             writing.mux(packet)
@@ -98,7 +101,7 @@ def rewrite(source: Path, target: Path, change=lambda packet, number: packet) ->
         copies = {s.index: writing.add_stream_from_template(s) for s in reading.streams}
         counts = dict.fromkeys(copies, -1)
         for packet in reading.demux():
-            if packet.dts is None:
+            if not packet.size:
                 continue
             counts[packet.stream_index] += 1
             changed = change(packet, counts[packet.stream_index])
@@ -185,5 +188,7 @@ def animation(frames: int) -> list[Image.Image]:
         layers = np.zeros((48, 64, 4), np.uint8)
         layers[:, :32] = (200, 60, 30, 255)
         layers[:, 4 * i : 4 * i + 4] = (20, 90, 200, 255)
+        # Without a pixel of both, writers of WebP say that nothing is transparent.
+        layers[0, 32] = (200, 60, 30, 100)
         pictures.append(Image.fromarray(layers))
     return pictures
