@@ -21,7 +21,7 @@ import torch
 from tqdm import tqdm
 
 import models
-from app.codes import spread
+from app.choosing import spread
 from app.shipped import CHECKPOINT, CLASSIFIER
 from benchmarks.gallery import (
     BACKBONE,

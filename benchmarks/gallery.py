@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from app.codes import spread
+from app.choosing import spread
 from app.dataset import PictureFolder
 from models.judge import LinearJudge, PooledFeatures
 

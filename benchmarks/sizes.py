@@ -8,7 +8,7 @@ Paints large test photos by the command line, at several sizes of their longer s
   finds in the painting;
 - regularity of the texture where the photo is plain (`models.measures.regularity`).
 
-Prints its tables and writes JSON.
+Prints its tables and writes JSON, what there is so far after each stroke size.
 
 python -m benchmarks.sizes --limit 8
 python -m benchmarks.sizes --sizes 1024 --brush-sizes 1 2 4
@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 import models
 from app import images, stylize
-from app.codes import spread
+from app.choosing import spread
 from app.shipped import CHECKPOINT, CLASSIFIER
 from benchmarks.gallery import SHARED, written
 from models import strokes
@@ -223,8 +223,8 @@ def main(argv: list[str] | None = None) -> int:
                     rows[style] = measured(shown, painted, style, judge)
                     bar.update()
                 brushes[brush] = rows | {"all": mean_of(list(rows.values()))}
+                written(report, arguments.out)  # a long run may be cut off
     print_tables(report)
-    written(report, arguments.out)
     return 0
 
 
