@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from app import augment
 from app.dataset import Crop, PictureFolder
+from models.finish import Ground
 from models.strokes import Canvas
 
 AHEAD = 3  # batches a worker
@@ -29,7 +30,8 @@ class Plan:
         paintings: the number of the folder and the crop, each.
         grains: a seed for each photo's grain; none where all are shown clean.
         domains: the paintings' own.
-        taught, window, canvas: as in :class:`models.objective.Batch`.
+        taught, window, canvas, grounds: as in :class:`models.objective.Batch`; grounds only where
+            they are drawn.
     """
 
     photos: Sequence[Crop]
@@ -39,6 +41,7 @@ class Plan:
     taught: tuple[int, ...] = ()
     window: tuple[int, int] = (0, 0)
     canvas: Canvas = field(default_factory=Canvas)
+    grounds: Sequence[Ground] = ()
 
 
 # Photos, paintings, and what the network sees of the photos, (B, 3, size, size) each.

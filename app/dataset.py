@@ -53,6 +53,7 @@ class PictureFolder:
 
     Args:
         folder: searched for pictures, subfolders and linked folders included, each once.
+        short_side: pixels; larger pictures are shrunk to it, smaller ones stay.
         count: no more than this many pictures, evenly spread over the sorted names.
         quiet: no progress bar, and what can't be read is left out without a word.
 
@@ -69,9 +70,11 @@ class PictureFolder:
         *,
         name: str = "",
         count: int | None = None,
+        short_side: int = SHORT_SIDE,
         quiet: bool = False,
     ) -> None:
         self.folder, self.name = Path(folder), name or Path(folder).name
+        self.short_side = short_side
         if not self.folder.is_dir():
             raise FolderError(f"{folder}: there is no such folder")
         listing = images.look_through(self.folder, recursive=True)
@@ -107,11 +110,10 @@ class PictureFolder:
             found = f"none of its {len(paths)} pictures can be read" if paths else "no pictures"
             raise FolderError(f"{folder}: {found}")
 
-    @staticmethod
-    def _read(path: Path) -> Image.Image:
+    def _read(self, path: Path) -> Image.Image:
         picture = images.flatten(images.load(path))
         image = Image.fromarray(picture.rgb)
-        scale = SHORT_SIDE / min(image.size)
+        scale = self.short_side / min(image.size)
         if scale < 1:
             width, height = (max(1, round(side * scale)) for side in image.size)
             image = image.resize((width, height), Image.Resampling.LANCZOS)
@@ -128,16 +130,24 @@ class PictureFolder:
         """The whole picture, (1, 3, H, W) in [-1, 1]."""
         return images.to_tensor(np.asarray(self.image(index)))
 
-    def draw_crop(self, index: int, size: int, draw: random.Random, smallest: float) -> Crop:
+    def draw_crop(
+        self,
+        index: int,
+        size: int,
+        draw: random.Random,
+        smallest: float,
+        largest: float = 1.0,
+    ) -> Crop:
         """A random square of a picture, mirrored half of the time.
 
         Args:
-            smallest: the picture is first shrunk by a factor between this and 1 (or enlarged,
-                where it would be smaller than ``size``).
+            smallest, largest: the picture is first brought to a shorter side of so many times 256
+                px (or enlarged further, where it would be smaller than ``size``).
         """
         width, height = self._sizes[index]
         short = min(width, height)
-        scale = max(size / short, draw.uniform(smallest, 1.0))
+        times = draw.uniform(smallest, largest) * min(1.0, SHORT_SIDE / short)
+        scale = max(size / short, times)
         side = min(short, size / scale)
         left, top = draw.uniform(0, width - side), draw.uniform(0, height - side)
         return Crop(index, left, top, side, size, draw.random() < 0.5)
@@ -167,6 +177,7 @@ def draw_crops(
     draw: random.Random,
     smallest: float,
     part: slice = slice(None),
+    largest: float = 1.0,
 ) -> list[Crop]:
     """One random crop of a random picture of each folder given.
 
@@ -174,4 +185,5 @@ def draw_crops(
         part: the crops that are wanted. All are drawn, so that processes with one seed can divide
             a batch between them.
     """
-    return [f.draw_crop(draw.randrange(len(f)), size, draw, smallest) for f in folders][part]
+    crops = [f.draw_crop(draw.randrange(len(f)), size, draw, smallest, largest) for f in folders]
+    return crops[part]

@@ -30,8 +30,9 @@ from app.training import (
     train,
 )
 from app.training.files import RunFiles
+from app.training.kept import go_on
 from app.training.saving import check_room, load_state
-from app.training.settings import DEFAULT, GRAINED, STROKES
+from app.training.settings import DEFAULT, GRAINED, PHOTO_SCALES, STROKES
 from models.configuration import COLORINGS, METHODS
 
 MOST_WORKERS = 8
@@ -133,6 +134,44 @@ def parse_arguments(argv: list[str] | None = None) -> Settings:
         help="of the pictures, real and painted, that the discriminator sees turned or recolored, "
         "so that it does not learn few paintings by heart in a long run (0)",
     )
+    add(
+        "--references",
+        action="store_true",
+        help="for paintings of any kind: the discriminator is told what the reference painting "
+        "looks like, and half of the pictures are painted on a ground, the style's or a moderate "
+        "one",
+    )
+    add(
+        "--mixed",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --references: a style of many painters, which gets no head of its own",
+    )
+    add(
+        "--draw",
+        action="append",
+        default=[],
+        metavar="NAME=TIMES",
+        help="with --references: how many times as often as others this style is drawn (1)",
+    )
+    add(
+        "--photo-scales",
+        type=float,
+        nargs=2,
+        default=PHOTO_SCALES,
+        metavar=("FROM", "TO"),
+        help="photos are cropped between so many times 256 px of their shorter side "
+        f"({PHOTO_SCALES[0]} {PHOTO_SCALES[1]:.0f})",
+    )
+    add(
+        "--perceptual-every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="ask for content, style and reconstruction, which cost most, in every N-th step "
+        "alone, N times as much (1)",
+    )
     add("--perceptual", metavar="hed|vgg16|FILE|none", help="(hed; none with coloring mlp)")
     add(
         "--projection",
@@ -147,6 +186,12 @@ def parse_arguments(argv: list[str] | None = None) -> Settings:
         help=f"({LEARNING_RATE}; without perceptual {PAPER_LEARNING_RATE})",
     )
     add("--resume", metavar="FILE", help="go on from FILE.state.pt of a run that was cut off")
+    add(
+        "--go-on",
+        metavar="FILE",
+        help="begin with the network and the discriminator that were kept of another run (made by "
+        "`python -m app.training.kept`)",
+    )
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
     add("--bf16", action="store_true", help="autocast to bfloat16 outside the spectral layers")
     add("--compile", action="store_true", help="compile the frozen networks; pays in long runs")
@@ -216,6 +261,8 @@ def _run(settings: Settings, processes: Processes) -> int:
         run = Run(settings, processes)
         if settings.resume is not None:
             load_state(run, settings.resume)
+        if settings.go_on is not None:
+            go_on(run, settings.go_on)
         if processes.first:
             check_room(run)
     except (FileNotFoundError, ValueError, TrainingError) as error:

@@ -329,8 +329,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _make_room(target: Path) -> None:
     """The folder of a result, without what killed processes left of theirs."""
     try:
-        if target.parent.exists() and not target.parent.is_dir():
-            raise NotADirectoryError(0, f"{target.parent} is no folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         images.remove_leftovers([target.parent])
     except OSError as error:

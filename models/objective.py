@@ -51,10 +51,27 @@ class Weights:
     def perceptual(self) -> bool:
         return self.content > 0 or self.style > 0
 
+    def at_step(self, step: int, every: int) -> Weights:
+        """Those of a step where the costly losses are asked in every so-manieth step alone.
+
+        Content, style and reconstruction count so many times more there, and nothing between.
+        """
+        if every == 1:
+            return self
+        times = every if step % every == 0 else 0
+        return replace(
+            self,
+            content=times * self.content,
+            style=times * self.style,
+            reconstruction=times * self.reconstruction,
+        )
+
 
 PERCEPTUAL = Weights(
     content=0.4, style=3, variation=4, flatness=6, grid=5, adversarial=1, reconstruction=3
 )
+# Of references of any kind: with two adversarial losses, things are lost with less of the content.
+ANY_PAINTING = replace(PERCEPTUAL, content=1, variation=3, reference=1, likeness=0.3)
 PAPER = Weights(adversarial=1, reconstruction=10, cycle=10, content_code=1, style_code=1)
 GD = replace(PAPER, whitening=0.001, coloring=10)
 
@@ -177,7 +194,8 @@ class GeneratorObjective(nn.Module):
         taught = len(batch.taught)
         styles = [self.codes[number]() for number in batch.taught]
         if taught < len(y):
-            own_y, style_y = network.reconstruct(y[taught:])
+            with torch.set_grad_enabled(torch.is_grad_enabled() and self._reads(weights)):
+                own_y, style_y = network.reconstruct(y[taught:])
             styles.append(network.refine(style_y))
             if weights.reconstruction > 0:
                 terms["reconstruction"] = F.l1_loss(own_y, y[taught:])
@@ -218,6 +236,11 @@ class GeneratorObjective(nn.Module):
             else:
                 judged = self._adversarial(batch, painted, weights, terms)
         return terms, judged
+
+    @staticmethod
+    def _reads(weights: Weights) -> bool:
+        """Whether a step also moves how paintings are read, which costs a third of it."""
+        return weights.reconstruction > 0 or weights.reference == 0
 
     def _other_way(
         self, batch: Batch, terms: dict[str, Tensor], covariances: list[Tensor] | None

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO
 
 import av
 import numpy as np
@@ -80,9 +79,8 @@ def try_out(part: Path, target: Path) -> None:
     try:
         if target.is_dir():
             raise IsADirectoryError(0, "is a folder")
-        with open(part, "wb") as file:
+        with open(part, "wb", buffering=0) as file:
             file.write(bytes(_TRIED))
-            file.flush()
             os.fsync(file.fileno())
             file.truncate(0)
     except OSError as error:
@@ -115,10 +113,10 @@ def write(
         container = container.transparent
     # A file, since a name may look like an address; see app.clips.opening.
     with (
-        open(part, "wb", buffering=0) as file,  # FFmpeg has a buffer of its own
-        _written_errors(_Watched(file), target) as watched,
+        _written_errors(target),
+        open(part, "wb") as file,
         clip.opened() as reading,
-        av.open(watched, "w", format=container.name, metadata_errors="replace") as writing,
+        av.open(file, "w", format=container.name, metadata_errors="replace") as writing,
     ):
         result = _Result(clip, reading, writing, container, size, strip=strip)
         for item in clip.contents(reading):
@@ -305,33 +303,12 @@ def _chapters(
         }
 
 
-class _Watched:
-    """A file that remembers why it could not be written, which FFmpeg does not tell."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.error = file, None
-        self.seek, self.tell = file.seek, file.tell
-
-    def write(self, content: bytes) -> int:
-        left = memoryview(content)
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError as error:
-            self.error = error
-            raise
-        return len(content)
-
-
 @contextlib.contextmanager
-def _written_errors(file: _Watched, target: Path) -> Iterator[_Watched]:
+def _written_errors(target: Path) -> Iterator[None]:
     try:
-        yield file
-    except ClipError:
-        raise
-    except (av.error.FFmpegError, OSError) as error:
-        why = reason(file.error or error)
-        raise ClipError(str(target), f"cannot be written: {why}") from error
+        yield
+    except av.error.FFmpegError as error:
+        raise ClipError(str(target), f"cannot be written: {reason(error)}") from error
 
 
 _OTHERS = {"data": "data tracks", "attachment": "attached files", "unknown": "unknown tracks"}

@@ -12,15 +12,16 @@ from torch import Tensor
 
 import models
 from app.batches import Batches, PictureMaker, Plan
-from app.dataset import PictureFolder, draw_crops
+from app.dataset import SHORT_SIDE, PictureFolder, draw_crops
 from app.processes import Processes
 from app.training.goals import Variant
+from app.training.references import Signatures, drawn_grounds
 from app.training.settings import Settings
 from models import strokes
 from models.objective import JITTER, Batch
 from models.strokes import Canvas
 
-SMALLEST_PHOTO, SMALLEST_PAINTING = 0.625, 0.85  # crops: paintings stay near their full scale
+SMALLEST_PAINTING = 0.85  # crops: paintings stay near their full scale
 EXAMPLES = 4  # pictures a domain
 FEW_PAINTINGS = 4  # fewer a style make a warning
 
@@ -35,6 +36,7 @@ class TrainingData:
         photos, styles: the folders; styles by name.
         domains: the styles' names, and ``photo``.
         variants: the codes to learn, and the paintings that teach them.
+        signatures: of paintings, where the discriminator is told them.
 
     Raises:
         FolderError: a folder that can't be trained on.
@@ -43,7 +45,8 @@ class TrainingData:
     def __init__(self, settings: Settings, processes: Processes) -> None:
         self.settings, self.processes = settings, processes
         self.draw = random.Random(settings.seed)
-        self.photos = self.folder(settings.photos, "photo")
+        largest = max(1.0, settings.photo_scales[1])
+        self.photos = self.folder(settings.photos, "photo", round(SHORT_SIDE * largest))
         self.styles = {name: self.folder(f, name) for name, f in settings.styles.items()}
         self.domains = [*self.styles, "photo"]
         self._warn_of_few()
@@ -51,10 +54,12 @@ class TrainingData:
         self.variants = [*taught, *settings.goal.own_variants(self.styles, taught)]
         # As a plan numbers them: the styles' folders, then the learned codes'.
         self.paintings = [*self.styles.values(), *(v.folder for v in self.variants)]
+        self.signatures: Signatures | None = None
         self._batches = self._begin()
 
-    def folder(self, folder: str | Path, name: str) -> PictureFolder:
-        return PictureFolder(folder, name=name, quiet=not self.processes.first)
+    def folder(self, folder: str | Path, name: str, short_side: int = SHORT_SIDE) -> PictureFolder:
+        quiet = not self.processes.first
+        return PictureFolder(folder, name=name, short_side=short_side, quiet=quiet)
 
     def _warn_of_few(self) -> None:
         for folder in self.styles.values():
@@ -103,10 +108,25 @@ class TrainingData:
         domains = torch.tensor(plan.domains, device=device)
         own, plain = self.settings.grounds, models.Ground()
         grounds = tuple(own.get(self.domains[i], plain) for i in plan.domains) if own else ()
+        references, signatures, named = self.settings.references, None, None
+        if references is not None and self.signatures is not None:
+            grounds = tuple(plan.grounds)
+            signatures = self.signatures.of([(n, crop.index) for n, crop in plan.paintings])
+            named = references.named([self.domains[i] for i in plan.domains]).to(device)
         times = self.settings.calm
         calm = tuple(times.get(self.domains[i], 1.0) for i in plan.domains) if times else ()
         return Batch(
-            photos, paintings, domains, given, plan.taught, plan.window, plan.canvas, grounds, calm
+            photos,
+            paintings,
+            domains,
+            given,
+            plan.taught,
+            plan.window,
+            plan.canvas,
+            grounds,
+            calm,
+            signatures,
+            named,
         )
 
     def _plan(self) -> Plan:
@@ -118,13 +138,19 @@ class TrainingData:
         size, (count, taught) = self.settings.size, self._batch_counts()
         numbers = [self._variant(name) for name in self._names(taught, self._taught_names())]
         names = [self.variants[number].name for number in numbers]
-        names += self._names(count - taught, list(self.styles))
+        references = self.settings.references
+        drawn = list(self.styles) if references is None else references.draws(list(self.styles))
+        names += self._names(count - taught, drawn)
         wanted = [len(self.styles) + number for number in numbers]
         wanted += [list(self.styles).index(name) for name in names[taught:]]
         part = slice(self.processes.rank, None, self.processes.count)
         folders = [self.paintings[number] for number in wanted]
-        photos = draw_crops([self.photos] * count, size, self.draw, SMALLEST_PHOTO, part)
+        smallest, largest = self.settings.photo_scales
+        photos = draw_crops([self.photos] * count, size, self.draw, smallest, part, largest)
         crops = draw_crops(folders, size, self.draw, SMALLEST_PAINTING, part)
+        grounds: Sequence[models.Ground] = ()
+        if references is not None:
+            grounds = drawn_grounds(names, self.settings.grounds, self.draw)
         grains = [self.draw.randrange(2**62) for _ in range(count if self.settings.grain else 0)]
         return Plan(
             photos,
@@ -134,6 +160,7 @@ class TrainingData:
             tuple(numbers[part]),
             (self.draw.randrange(JITTER), self.draw.randrange(JITTER)),
             self._canvas(count, part),
+            grounds[part],
         )
 
     def _canvas(self, count: int, part: slice) -> Canvas:

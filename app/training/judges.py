@@ -9,8 +9,10 @@ from torch import nn
 
 import models
 from app.training.data import TrainingData
+from app.training.references import Signatures
 from app.training.settings import Settings
 from models.objective import DEEPEST_LAYER, Judges
+from models.reference import ReferenceDiscriminator
 
 FEATURE_WIDTH = 96  # of the discriminator on features
 
@@ -18,7 +20,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def make_judges(settings: Settings, data: TrainingData, device: torch.device) -> Judges:
-    """The judges that a run's losses need.
+    """The judges that a run's losses need; and the data's signatures, where one is told them.
 
     Raises:
         FileNotFoundError: the weights of a frozen network are not installed.
@@ -40,9 +42,11 @@ def make_judges(settings: Settings, data: TrainingData, device: torch.device) ->
         perceptual = frozen(models.PerceptualNetwork(settings.perceptual, last=DEEPEST_LAYER))
     if settings.weights.adversarial > 0 and perceptual is not None:
         projection = frozen(models.EfficientNetFeatures(settings.projection))
-        discriminator = models.FeatureDiscriminator(
-            projection.channels, len(data.domains), width=FEATURE_WIDTH
-        ).to(device)
+        kind = models.FeatureDiscriminator
+        if settings.references is not None:
+            kind = ReferenceDiscriminator
+            data.signatures = Signatures(data.paintings, projection, device)
+        discriminator = kind(projection.channels, len(data.domains), width=FEATURE_WIDTH).to(device)
         discriminator.calibrate(projection(data.examples()))
     elif settings.weights.adversarial > 0:
         width = 2 * settings.config.width

@@ -42,7 +42,7 @@ class Clock:
 
 @dataclass
 class LossMeans:
-    """The means of the losses over some steps.
+    """The means of the losses over some steps, each over those that asked for it.
 
     Attributes:
         recent: over the last steps that a mean was taken of.
@@ -51,17 +51,21 @@ class LossMeans:
     recent: dict[str, float] = field(default_factory=dict)
     steps: int = 0  # a resumed run may begin in the middle of some
     _sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, losses: Mapping[str, float]) -> None:
         """Those of one step."""
         for name, value in losses.items():
             self._sums[name] += value
+            self._counts[name] += 1
         self.steps += 1
 
     def take(self) -> dict[str, float]:
         """The means since the last time; at least one step must have been added."""
-        self.recent = {name: total / self.steps for name, total in sorted(self._sums.items())}
+        sums = sorted(self._sums.items())
+        self.recent = {name: total / self._counts[name] for name, total in sums}
         self._sums.clear()
+        self._counts.clear()
         self.steps = 0
         return self.recent
 
@@ -127,7 +131,9 @@ class Run:
         """The losses' weights at a share of the run."""
         weights = self.settings.weights
         # A trained network has its colors and strokes already.
-        return weights if self.settings.start is not None else at_progress(weights, progress)
+        if self.settings.start is None:
+            weights = at_progress(weights, progress)
+        return weights.at_step(self.clock.step, self.settings.perceptual_every)
 
     def train_step(self, progress: float) -> None:
         """One step of the generator and one of the discriminator: both, or neither.
@@ -151,7 +157,9 @@ class Run:
         self._backward(total, ("generator", "codes"))
         if judged is not None:
             with self._autocast():
-                losses["judge's"] = terms["discriminator"] = self.judge(judged, batch.domains)
+                losses["judge's"] = terms["discriminator"] = self.judge(
+                    judged, batch.domains, batch.signatures, batch.named
+                )
             self._backward(losses["judge's"], ("judge",))
         loss = self._descend(losses, terms)
         self.learner.follow(self.clock.step)

@@ -13,10 +13,12 @@ from app.grounds import style_grounds
 from app.named_folders import named_folders, style_folders
 from app.terminal import typed
 from app.training.goals import Goal, NewCodes, Refinement, WholeNetwork
-from models.objective import GD, PAPER, PERCEPTUAL, Weights
+from app.training.references import References, references_of
+from models.objective import ANY_PAINTING, GD, PAPER, PERCEPTUAL, Weights
 
 GRAINED = 0.5  # share of the photos
 STROKES = 0.02
+PHOTO_SCALES = (0.625, 1.0)  # of 256 px, a photo's shorter side before it is cropped
 DEFAULT = models.RepainterConfig()
 SHAPE = ("width", "blocks", "group_size", "coloring", "method")  # what --init brings
 
@@ -35,6 +37,10 @@ class Settings:
         perceptual, projection: the frozen networks, by name or file; perceptual may be ``none``.
         start: the checkpoint to start from.
         resume: the state to go on from.
+        go_on: what was kept of another run, to begin with, see :mod:`app.training.kept`.
+        references: for paintings of any kind; None: the discriminator knows painters alone.
+        photo_scales: photos are cropped between so many times 256 px of their shorter side.
+        perceptual_every: the losses that cost most are asked in every so-manieth step.
         learned: names and folders of codes to learn, beside the goal's own.
         grounds, calm: by style, where one is asked for.
         steps, minutes: one of them says how long.
@@ -54,6 +60,10 @@ class Settings:
     projection: str = "efficientnet-lite1"
     start: models.Checkpoint | None = None
     resume: Path | None = None
+    go_on: Path | None = None
+    references: References | None = None
+    photo_scales: tuple[float, float] = PHOTO_SCALES
+    perceptual_every: int = 1
     learned: Sequence[tuple[str, str]] = ()
     grounds: Mapping[str, models.Ground] = field(default_factory=dict)
     calm: Mapping[str, float] = field(default_factory=dict)
@@ -98,7 +108,15 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if options.only_new and not isinstance(goal, NewCodes):
         raise ValueError("--only-new goes with --train codes")
     perceptual = _perceptual(options.perceptual, config, goal)
-    weights = _weights(options.weight, perceptual, config)
+    references = references_of(options, styles)
+    weights = _weights(options.weight, perceptual, config, references is not None)
+    if references is not None and not (goal.moves_network and perceptual != "none"):
+        raise ValueError("--references goes with --train all and perceptual losses")
+    smallest, largest = options.photo_scales
+    if not 0 < smallest <= largest <= 8:
+        raise ValueError(f"--photo-scales must go up, from above 0 to 8, got {smallest} {largest}")
+    if options.go_on and options.resume:
+        raise ValueError("--go-on begins a new run, --resume goes on with one: only one of them")
     grain = options.grain
     if grain is None:
         grain = GRAINED if weights.perceptual and goal.moves_network else 0.0
@@ -113,6 +131,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
         projection=options.projection,
         start=start,
         resume=Path(options.resume) if options.resume else None,
+        go_on=Path(options.go_on) if options.go_on else None,
+        references=references,
+        photo_scales=(smallest, largest),
+        perceptual_every=options.perceptual_every,
         learned=learned,
         grounds=grounds,
         calm=calm,
@@ -136,6 +158,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def _check_numbers(options: argparse.Namespace) -> None:
     positive = ("steps", "minutes", "batch", "checkpoint_minutes", "learning_rate")
+    positive += ("perceptual_every",)
     for name in (*positive, "variants", "refinement"):
         value = getattr(options, name)
         if value is not None and not value > 0:
@@ -230,9 +253,11 @@ def _perceptual(asked: str | None, config: models.RepainterConfig, goal: Goal) -
     return asked
 
 
-def _weights(pairs: Sequence[str], perceptual: str, config: models.RepainterConfig) -> Weights:
+def _weights(
+    pairs: Sequence[str], perceptual: str, config: models.RepainterConfig, references: bool
+) -> Weights:
     """The recipe's weights, with those that are asked for otherwise."""
-    base = PAPER if perceptual == "none" else PERCEPTUAL
+    base = PAPER if perceptual == "none" else ANY_PAINTING if references else PERCEPTUAL
     if config.strokes:
         base = replace(base, flatness=0)  # strokes are there to be painted
     if config.method == "gd":
@@ -249,6 +274,8 @@ def _weights(pairs: Sequence[str], perceptual: str, config: models.RepainterConf
         if not changes[name] >= 0:
             raise ValueError(f"a weight can't be negative: {pair!r}")
     weights = replace(base, **changes)
+    if not references and (weights.reference or weights.likeness):
+        raise ValueError("the losses reference and likeness need --references")
     if perceptual == "none" and weights.perceptual:
         raise ValueError("the losses content and style need --perceptual hed or vgg16")
     return weights

@@ -1,9 +1,6 @@
 """A clip comes out painted, frame for frame, with its sound, and without flicker."""
 
 import math
-import os
-import signal
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -295,44 +292,4 @@ def test_a_failure_on_the_way_leaves_no_file(painter, tmp_path, monkeypatch):
     monkeypatch.setattr(painter, "paint_frame", interrupted)
     with pytest.raises(KeyboardInterrupt):
         paint(painter, source, tmp_path / "out.mp4")
-    assert [path.name for path in tmp_path.iterdir()] == ["walk.mp4"]
-
-
-def test_no_sound_and_a_place_that_is_none_are_known_before_the_work(
-    checkpoint, capsys, tmp_path, monkeypatch
-):
-    source = write_clip(tmp_path / "song.mp4", pan(skimage.data.coffee(), 2), sound="aac")
-    out = tmp_path / "out.webm"
-    code, err = run(checkpoint, capsys, source, "--out", out, "--no-sound", "--strength", 0)
-    assert code == 0 and f"{source}: its sound was left out, as asked" in err
-    with av.open(str(out)) as container:
-        assert not container.streams.audio
-
-    def work(*_):
-        raise AssertionError("the clip was read before the result was tried")
-
-    monkeypatch.setattr(video.Clip, "survey", work)
-    code, err = run(checkpoint, capsys, source, "--out", source / "out.mp4")
-    assert code == 2 and "cannot be written" in err and len(err.splitlines()) == 1
-    (tmp_path / "folder.mp4").mkdir()
-    code, err = run(checkpoint, capsys, source, "--out", tmp_path / "folder.mp4", "--overwrite")
-    assert code == 1 and "folder.mp4: cannot be written: is a folder" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "folder.mp4",
-        "out.webm",
-        "song.mp4",
-    ]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_program_that_is_ended_leaves_nothing(checkpoint, capsys, tmp_path, monkeypatch, number):
-    source = write_clip(tmp_path / "walk.mp4", pan(skimage.data.coffee(), 3))
-
-    def ended(*_):
-        os.kill(os.getpid(), number)
-        time.sleep(60)  # the signal comes in the middle of it
-
-    monkeypatch.setattr(Painter, "paint_frame", ended)
-    code, err = run(checkpoint, capsys, source, "--out", tmp_path / "out.mp4")
-    assert code == 130 and f"interrupted: {tmp_path / 'out.mp4'} was not written" in err
     assert [path.name for path in tmp_path.iterdir()] == ["walk.mp4"]
