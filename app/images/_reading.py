@@ -245,9 +245,16 @@ def _decode_smaller(image: Image.Image, max_size: int) -> None:
         image.draft(None, tuple(max(1, round(scale * side)) for side in image.size))
 
 
-def _decoded(image: Image.Image, head: bytes, name: str, notes: list[str]) -> Picture:
-    """An opened picture whose pixels are loaded; the notes are those known before."""
-    exif = exif_of(image, notes)
+def _decoded(
+    image: Image.Image, head: bytes, name: str, notes: list[str], exif: Image.Exif | None = None
+) -> Picture:
+    """An opened picture whose pixels are loaded.
+
+    Args:
+        notes: those known before.
+        exif: what counts instead of the picture's own.
+    """
+    exif = exif_of(image, notes) if exif is None else exif
     told = _told.of(exif, head)
     notes += told.notes
     profile = image.info.get("icc_profile") or told.profile
@@ -303,7 +310,8 @@ def _read_tiff(file: BinaryIO, by_name: _kinds.Kind | None, name: str, max_pixel
             try:
                 return _through_pillow(file, name, max_pixels, page=tiff.index, frames=tiff.pages)
             except _UnknownError:
-                raise tiff.refusal() from None
+                if not tiff.is_unpacked_here():
+                    raise tiff.refusal() from None
             except ImageError as error:
                 if tiff.is_cut:
                     raise EOFError from error
@@ -328,7 +336,10 @@ def _read_jpeg_xl(file: BinaryIO, name: str, max_pixels: int) -> Picture:
     with _errors_named(name):
         image = _jpeg_xl.opened(file, lambda size: _check_size(size, name, max_pixels))
         _check_size(image.size, name, max_pixels)
-        return _decoded(image, b"", name, [])
+        exif = exif_of(image, [])
+        if exif is not None:
+            exif.pop(ExifTags.Base.Orientation, None)  # its reader has turned it already
+        return _decoded(image, b"", name, [], exif)
 
 
 def _inside_raw(
@@ -339,8 +350,10 @@ def _inside_raw(
     jpeg, place = _raw.largest_preview(file) or (b"", None)
     pixels = place.width * place.height if place else 0
     plain = _raw.largest_plain(file)
+    if plain is not None and plain.size[0] * plain.size[1] > pixels:
+        place = None
     with _errors_named(name):
-        if plain is not None and plain.size[0] * plain.size[1] > pixels:
+        if plain is not None and place is None:
             _check_size(plain.size, name, max_pixels)
             picture = _unpacked(plain, file, name, exif)
         elif place is not None:
@@ -350,14 +363,12 @@ def _inside_raw(
             if max_size is not None:
                 _decode_smaller(image, max_size)
             image.load()
-            if orientation(exif_of(image, [])) is None:
-                # What says which side is up of most previews is the file around them.
-                image.getexif()[ExifTags.Base.Orientation] = orientation(exif) or 1
-            picture = _decoded(image, jpeg[:_HEAD], name, [])
-            if not picture.exif:
-                picture = replace(picture, exif=kept_exif(exif))
+            own = exif_of(image, [])
+            # Most previews leave it to the file around them which side is up.
+            told = exif if orientation(own) is None and exif is not None else own
+            picture = _decoded(image, jpeg[:_HEAD], name, [], told)
         else:
             raise ImageError(name, f"is {kind.what} without a picture in it; {kind.remedy}")
-    size = f"{picture.width} x {picture.height}"
-    note = f"is {kind.what}: the finished picture in it is used, {size} pixels"
+    width, height = (place.width, place.height) if place is not None else plain.size
+    note = f"is {kind.what}: the finished picture in it is used, {width} x {height} pixels"
     return replace(picture, notes=(note, *picture.notes))

@@ -93,7 +93,8 @@ class Tiff:
         if not page.subifds:
             return []
         try:
-            return [below for below in page.pages if isinstance(below, tifffile.TiffPage)]
+            found = page.pages[:_PAGES]
+            return [below for below in found if isinstance(below, tifffile.TiffPage)]
         except (ValueError, IndexError, tifffile.TiffFileError):
             return []
 
@@ -144,7 +145,7 @@ class Tiff:
             return together or (page.samplesperpixel != 2 and int(page.photometric) != _LAB)
         # Verified for 16 bits behind a compression; the bare planes come out as garbage.
         return (
-            not self._is_unpacked_here()
+            not self.is_unpacked_here()
             and page.bitspersample == 16
             and int(page.photometric) in (_GRAY, _RGB, _CMYK)
             and (int(page.planarconfig) == 1 or int(page.compression) != _BARE)
@@ -175,14 +176,14 @@ class Tiff:
             for one in (page, *self._below(page)):
                 tiff = copy.copy(self)
                 tiff.index, tiff.page = None, one
-                if tiff._is_unpacked_here():
+                if tiff.is_unpacked_here():
                     found.append(tiff)
         return found
 
     def unpack(self) -> Page:
         """The page's pixels; LayoutError where they are not read, EOFError of a cut file."""
         page, notes = self.page, []
-        if not self._is_unpacked_here():
+        if not self.is_unpacked_here():
             raise self.refusal()
         width, height = self.size
         photometric, samples = int(page.photometric), int(page.samplesperpixel)
@@ -203,7 +204,8 @@ class Tiff:
                 part[..., plane] = eight[..., 0]
         return self._page(levels, notes)
 
-    def _is_unpacked_here(self) -> bool:
+    def is_unpacked_here(self) -> bool:
+        """Whether ``unpack`` reads the page."""
         page = self.page
         photometric, samples = int(page.photometric), int(page.samplesperpixel)
         number, bits = int(page.sampleformat), page.bitspersample

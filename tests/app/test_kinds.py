@@ -319,7 +319,7 @@ def test_of_a_raw_file_the_largest_jpeg_is_read_upright(tmp_path, photo, suffix,
     assert picture.rgb.shape == wanted.shape
     assert np.abs(picture.rgb.astype(int) - wanted).mean() < 5
     assert "is a camera raw file" in picture.notes[0]
-    assert f"{picture.width} x {picture.height} pixels" in picture.notes[0]
+    assert "90 x 60 pixels" in picture.notes[0]
 
 
 @pytest.mark.parametrize(

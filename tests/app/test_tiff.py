@@ -206,6 +206,22 @@ def test_the_picture_is_not_its_thumbnail(tmp_path, number, below):
     assert np.array_equal(images.load(tmp_path / "a.tif").rgb, RGB)
 
 
+def test_the_picture_is_not_the_mask_before_it(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as tiff:
+        tiff.write(RGB[..., 0] > 99, photometric="mask", subfiletype=4)
+        tiff.write(RGB, photometric="rgb")
+    assert np.array_equal(images.load(tmp_path / "a.tif").rgb, RGB)
+
+
+@pytest.mark.parametrize("apart", ["separate", "contig"])
+def test_of_many_channels_the_first_ones_are_used_and_said_so(tmp_path, apart):
+    samples = np.stack([RGB[..., 0]] * 5, axis=0 if apart == "separate" else -1)
+    tifffile.imwrite(tmp_path / "a.tif", samples, photometric="minisblack", planarconfig=apart)
+    picture = images.load(tmp_path / "a.tif")
+    assert np.array_equal(picture.rgb[..., 1], RGB[..., 0])
+    assert picture.notes == ("4 further channels of it were left out",)
+
+
 @pytest.mark.parametrize("number", ["u1", "u2", "f4"])
 def test_of_several_pages_the_first_is_used_and_said_so(tmp_path, number):
     pages = np.stack([RGB, 255 - RGB, RGB[::-1]])
