@@ -1,6 +1,7 @@
 """The page: what is on it and where, and which event leads to which action."""
 
 import inspect
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,6 +26,7 @@ from app.demo.components import (
 from app.demo.examples import example_photos, thumbnails
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
+from app.demo.uploads import is_ours
 from app.limits import LONGEST_QUEUE
 from app.look import OPTIONS, explained
 from app.painter import Painter
@@ -32,6 +34,8 @@ from app.painter import Painter
 # Of a look's fields, those that are never folded away.
 _ALWAYS_SEEN = ("strength", "keep_color", "brush_size")
 _FIRST_OF_THE_FINER = ("brushwork", "simplify", "tone")  # the others stand beside them
+
+_log = logging.getLogger(__name__)
 
 SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
 
@@ -112,7 +116,9 @@ class Page(gr.Blocks):
         """As of gr.Blocks. Raises gr.Error for inputs that are not what the listener takes."""
         if len(inputs) != len(block_fn.inputs):
             raise _wrong(f"This takes {len(block_fn.inputs)} inputs, not {len(inputs)}.")
-        if not all(map(_names_no_foreign_file, inputs)):
+        # Gradio looks at this, too, but not at all that a request may hold, nor in every way in
+        # which a page can be served; and it would fetch any address.
+        if not _names_own_files_only(inputs, self.GRADIO_CACHE):
             raise _wrong("Upload the picture first.")
         try:
             return await super().preprocess_data(block_fn, inputs, *given, **options)
@@ -122,19 +128,32 @@ class Page(gr.Blocks):
         except Exception as error:
             raise _wrong("The inputs are not of the kinds that this takes.") from error
 
+    async def process_api(self, *given, **options):
+        """As of gr.Blocks. Raises gr.Error for events that no page has, a click on nothing say."""
+        try:
+            return await super().process_api(*given, **options)
+        except gr.Error:
+            raise
+        except Exception as error:
+            _log.warning("an event could not be answered: %s: %s", type(error).__name__, error)
+            _log.debug("this one", exc_info=error)
+            raise _wrong("This can't be answered.") from error
+
 
 def _wrong(sentence: str) -> gr.Error:
     return gr.Error(sentence, title="Sorry", print_exception=False)
 
 
-def _names_no_foreign_file(value: object) -> bool:
-    """Whether no file in it is to be fetched from another host: Gradio would fetch any."""
+def _names_own_files_only(value: object, folder: str) -> bool:
+    """Whether each file in it, however deep, is one that this server wrote into its folder."""
     if isinstance(value, Mapping):
         path = value.get("path")
-        if path is not None and (not isinstance(path, str) or "://" in path):
+        if path and not (isinstance(path, str) and is_ours(path, folder)):
             return False
-        return all(map(_names_no_foreign_file, value.values()))
-    return not isinstance(value, list) or all(map(_names_no_foreign_file, value))
+        return all(_names_own_files_only(inner, folder) for inner in value.values())
+    if isinstance(value, list):
+        return all(_names_own_files_only(inner, folder) for inner in value)
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ def serve(
     gate = Gate(
         outer,
         hosts=names,
-        is_direct=lambda number: not page.fns[number].queue if number in page.fns else None,
+        is_direct=lambda number: _is_direct(page, number),
         uploads=Uploads(page.GRADIO_CACHE),
         root_path=path,
         embedders=embedders,
@@ -105,7 +105,8 @@ def serve(
     server.start()
     page.server, page.server_name, page.server_port = server, host, port
     page.app = page.server_app = outer.routes[-1].app
-    page.is_running = True
+    # Without the second Gradio takes any file's name for one of its own.
+    page.is_running = page.has_launched = True
     shown = "localhost" if names.everywhere else host
     page.local_url = f"http://{shown}:{port}/"
     if share:
@@ -117,6 +118,12 @@ def serve(
     ):
         keeper.start()
     return page.local_url, page.share_url if share else None
+
+
+def _is_direct(page: gr.Blocks, number: int) -> bool | None:
+    listener = page.fns.get(number)
+    # What a page does alone has a number, too, but nothing that could be called.
+    return None if listener is None or listener.fn is None else not listener.queue
 
 
 def _share(host: str, port: int, token: str) -> str:

@@ -8,7 +8,6 @@ import math
 import re
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -258,15 +257,19 @@ class Uploads:
         )
 
     def _find(self, path: str) -> Path | None:
-        with suppress(ValueError, OSError):
-            folder, name = Path(path).relative_to(self.folder.absolute()).parts
-            parent, found = self.folder / folder, self.folder / folder / name
-            # Neither is a link: one could lead anywhere.
-            if (
-                _OURS.fullmatch(folder)
-                and name not in (".", "..")
-                and stat.S_ISDIR(parent.lstat().st_mode)
-                and stat.S_ISREG(found.lstat().st_mode)
-            ):
-                return found
-        return None
+        return Path(path) if is_ours(path, self.folder) and Path(path).is_file() else None
+
+
+def is_ours(path: str, folder: str | Path) -> bool:
+    """Whether a file of that name, there or gone, is one that this server wrote into its folder."""
+    try:
+        parent, name = Path(path).relative_to(Path(folder).absolute()).parts
+        place = Path(folder).absolute() / parent
+        # Neither is a link: one could lead anywhere.
+        return (
+            _OURS.fullmatch(parent) is not None
+            and name not in (".", "..")
+            and not (place.is_symlink() or (place / name).is_symlink())
+        )
+    except (ValueError, OSError):
+        return False

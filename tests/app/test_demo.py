@@ -272,13 +272,16 @@ def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
         "batch": [[secret], "png", *style],
     }[action]
     number = next(number for number, fn in page.fns.items() if fn.name == action)
+    # All of them, or it would be refused for their number.
+    data += [1] * (len(page.fns[number].inputs) - len(data))
     api = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=PATIENCE)
     session = f"{action}{len(meta)}"
     asked = {"data": data, "fn_index": number, "session_hash": session}
     api.post("/queue/join", json=asked).raise_for_status()
     answer = api.get("/queue/data", params={"session_hash": session}).text
-    assert '"success":false' in answer
+    assert '"success":false' in answer and "Upload the picture first" in answer
     assert "coffee" not in answer
+    assert not list(page.studio.folder.rglob("coffee.png"))
 
 
 def test_one_visitor_cannot_name_anothers_files(

@@ -522,6 +522,74 @@ def test_wrong_inputs_are_one_sentence(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_an_event_that_no_page_has_is_one_sentence(
+    page: gr.Blocks, ask: httpx.Client, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for event in (None, 7, [], {}, {"index": "x"}, {"index": 10**9}):
+        for name in ("example", "pick"):
+            number, session = number_of(page, name), f"event{abs(hash(str(event)))}{name}"
+            asked = {"data": [], "fn_index": number, "session_hash": session, "event_data": event}
+            answer = ask.post(f"{API}/queue/join", json=asked)
+            if answer.status_code == 200:
+                told = ask.get(f"{API}/queue/data", params={"session_hash": session}).text
+                assert '"success":false' in told
+            else:
+                assert answer.status_code == 422
+            assert ask.post(f"{API}/run/predict", json=asked).status_code in (422, 500)
+    nothing = [number for number, fn in page.fns.items() if fn.fn is None]
+    assert nothing
+    for number in nothing:
+        asked = {"data": [], "fn_index": number, "session_hash": "nothing"}
+        assert ask.post(f"{API}/queue/join", json=asked).status_code == 404
+    assert "Traceback" not in capfd.readouterr().err
+
+
+FOREIGN_FILES = [
+    "/etc/hostname",
+    "/proc/self/environ",
+    "{secret}",
+    "{folder}/../secret.png",
+    "{folder}/.owner",
+    "{folder}/tmp12345678",
+    "{folder}/upload-0/a.png",
+    "{folder}/upload-" + "0" * 32 + "/../../secret.png",
+    "{cwd}/README.md",
+    "README.md",
+]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_no_listener_takes_a_file_that_nobody_uploaded(
+    page: gr.Blocks, ask: httpx.Client, tmp_path: Path, wrapped: bool
+) -> None:
+    """Nor is it copied to where it could be asked for: whichever listener, at whichever input."""
+    folder = page.studio.folder
+    secret = folder.parent / "secret.png"
+    Image.new("RGB", (8, 8)).save(secret)
+    before, asked = set(folder.rglob("*")), 0
+    for number, listener in page.fns.items():
+        files = [place for place, one in enumerate(listener.inputs) if "File" in type(one).__name__]
+        if listener.fn is None or not files:
+            continue
+        for name in FOREIGN_FILES:
+            path = name.format(secret=secret, folder=folder, cwd=os.getcwd())
+            for place in files:
+                file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+                data = [None if one.stateful else one.value for one in listener.inputs]
+                data[place] = [file] if wrapped else file
+                asked += 1
+                session = f"foreign{asked}{wrapped}"
+                body = {"data": data, "fn_index": number, "session_hash": session}
+                if listener.queue:
+                    ask.post(f"{API}/queue/join", json=body).raise_for_status()
+                    told = ask.get(f"{API}/queue/data", params={"session_hash": session}).text
+                    assert '"success":false' in told and "Upload the picture first" in told
+                else:
+                    assert ask.post(f"{API}/run/predict", json=body).status_code == 500
+    assert asked > 50
+    assert set(folder.rglob("*")) <= before
+
+
 # --- the queue
 
 
