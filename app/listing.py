@@ -76,12 +76,12 @@ def plan(
     notes: dict[str, None] = {}
     for name in arguments:
         for path, subfolder in _pictures_named(name, out, recursive, notes):
-            found.setdefault(os.path.abspath(path), (path, subfolder))
+            found.setdefault(_photo(path), (path, subfolder))
     for name in listed:
         for path, subfolder in _pictures_named(name, out, recursive, notes):
             if recursive and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 subfolder = path.parent
-            found.setdefault(os.path.abspath(path), (path, subfolder))
+            found.setdefault(_photo(path), (path, subfolder))
     if not found:
         raise CommandError("no photo is named (give photos, folders, globs, or --from-file)")
     photos = {_place(path): path for path, _ in found.values()}
@@ -149,6 +149,11 @@ def _result_name(job: Job, length: int) -> str:
     return "-".join([*parts, job.input.name if suffixed else job.input.stem]) + f".{job.format}"
 
 
+def _photo(path: Path) -> str:
+    """One word for a photo, whichever links lead to its folder."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
+
+
 def _place(path: Path) -> str:
     """One word for a file, however it is named."""
     return os.path.normcase(os.path.realpath(path))
@@ -184,6 +189,9 @@ def _pictures_named(
         # Whoever writes *.nef wants those.
         raw = (kind := images.kind_of_name(argument)) is not None and kind.raw
         pictures = [m for m in matches if (raw or images.is_picture_name(m)) and m.is_file()]
+        # ** follows links, also round and round: the shortest way to a photo is taken.
+        shortest = sorted(pictures, key=lambda picture: len(picture.parts), reverse=True)
+        pictures = sorted({_photo(picture): picture for picture in shortest}.values())
         nothing, passed_over = f"{argument}: matches no picture", ()
     else:
         return [(path, Path())]

@@ -115,6 +115,16 @@ def test_a_circle_of_links_ends(tmp_path, target):
 
 
 @links
+@pytest.mark.parametrize("recursive", [True, False])
+def test_a_glob_and_two_names_of_a_folder_give_each_photo_once(tmp_path, recursive):
+    root = touch(tmp_path / "all", "a.png", "sub/z.png")
+    (root / "round").symlink_to(".", target_is_directory=True)
+    plan = listing.plan([str(root / "**" / "*.png")], tmp_path / "out", recursive=recursive)
+    assert [str(job.input.relative_to(root)) for job in plan.jobs] == ["a.png", "sub/z.png"]
+    assert len(listing.plan([str(root / "round"), str(root)], tmp_path / "out").jobs) == 1
+
+
+@links
 def test_a_folder_that_is_itself_a_link_is_read(tmp_path):
     touch(tmp_path / "real", "a.png")
     (tmp_path / "link").symlink_to("real", target_is_directory=True)
