@@ -56,7 +56,7 @@ class Served:
 
     def tracebacks(self) -> list[str]:
         """The last line of each traceback in its log."""
-        lines, found = self.log.read_text(errors="replace").splitlines(), []
+        lines, found = self.log.read_text(errors="replace", encoding="utf-8").splitlines(), []
         for number, line in enumerate(lines):
             if line.startswith("Traceback"):
                 after = (text for text in lines[number + 1 :] if not text.startswith(" "))
@@ -83,7 +83,9 @@ def serving(*options: str) -> Iterator[Served]:
             served = Served(f"http://127.0.0.1:{port}/", port, process, parent, log)
             while not _answers(served.url):
                 if process.poll() is not None:
-                    raise RuntimeError(f"the demo did not start: {log.read_text()[-500:]}")
+                    raise RuntimeError(
+                        f"the demo did not start: {log.read_text(encoding='utf-8')[-500:]}"
+                    )
                 time.sleep(0.5)
             yield served
         finally:
