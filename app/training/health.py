@@ -11,7 +11,8 @@ from torch import nn
 from app.training.learner import Learner
 from models.objective import Batch, GeneratorObjective, Weights
 
-MUCH_WORSE = 100.0  # times the smallest loss so far; a run that learns stays far below
+MUCH_WORSE = 100.0  # times the smallest mean loss so far; a run that learns stays far below
+MEMORY = 0.9  # of that mean: some ten steps, since one step alone may be a lucky one
 BATCHES = 3  # that are tried: the first that does well is enough
 LARGEST = torch.finfo(torch.float16).max  # what a checkpoint can hold
 
@@ -26,6 +27,7 @@ class Health:
     def __init__(self) -> None:
         self.smallest = math.inf
         self.failed = 0
+        self._mean: float | None = None
         self._last: deque[tuple[Batch, Weights]] = deque(maxlen=BATCHES)
 
     def watch(self, batch: Batch, weights: Weights, loss: float) -> None:
@@ -34,7 +36,8 @@ class Health:
         Args:
             loss: the generator's, weighted.
         """
-        self.smallest = min(self.smallest, loss)
+        self._mean = loss if self._mean is None else MEMORY * self._mean + (1 - MEMORY) * loss
+        self.smallest = min(self.smallest, self._mean)
         self._last.append((batch, weights))
 
     def problem(

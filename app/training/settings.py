@@ -157,9 +157,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 def _check_numbers(options: argparse.Namespace) -> None:
-    positive = ("steps", "minutes", "batch", "checkpoint_minutes", "learning_rate")
-    positive += ("perceptual_every",)
-    for name in (*positive, "variants", "refinement"):
+    length = ("steps", "minutes", "batch", "checkpoint_minutes", "perceptual_every")
+    for name in (*length, "learning_rate", "variants", "refinement"):
         value = getattr(options, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
