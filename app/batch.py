@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -172,7 +172,7 @@ class _Photo:
 
 def run(
     jobs: Sequence[Job], work: Work, folder: Path, stopped: Callable[[], object] = lambda: False
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Paint all photos and give the outcome of each; whatever goes wrong becomes a failed one.
 
     The outcomes come in the order of the jobs, unless pictures are painted together.
@@ -221,7 +221,7 @@ def _side_by_side(
         if work.painters == 1:
             yield from _painted(group, work)
             continue
-        in_hand.append(pool.submit(lambda group=group: list(_painted(group, work))))
+        in_hand.append(pool.submit(lambda own: list(_painted(own, work)), group))
         if len(in_hand) == work.painters:
             yield from in_hand.popleft().result()
     while in_hand:
@@ -323,7 +323,7 @@ def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture 
         return
     started = time.perf_counter()
     try:
-        painted = work.paint([photo.picture for photo in group])
+        painted = work.paint([photo.picture for photo in group if photo.picture is not None])
     except Exception as error:
         if len(group) > 1:
             # Too much for the memory at once, or one of them is at fault: only that one fails.
@@ -342,6 +342,7 @@ def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture 
 
 def _write(photo: _Photo, painted: Picture | None, manifest: Manifest) -> Outcome:
     if painted is None:
+        assert photo.outcome is not None, "what was not painted has an outcome already"
         return photo.outcome
     job = photo.job
     started = time.perf_counter()
@@ -380,8 +381,7 @@ def _reason(error: Exception, job: Job) -> str:
         if isinstance(error, images.TooLargeError):
             return f"{error.reason} (--max-pixels reads larger ones)"
         return error.reason
-    text = str(error).strip().splitlines()
-    text = text[0] if text else ""
+    text = next(iter(str(error).strip().splitlines()), "")
     if is_out_of_memory(error):
         return "not enough memory for its size; --max-size makes it smaller"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

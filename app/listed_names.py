@@ -21,8 +21,10 @@ _BYTE_ORDER_MARKS = (
 )
 
 # What systems wrote before UTF-8, by what is most used. The disk says which of them was meant.
-_OLDER = ("cp1252", "mac_roman", "cp850", "cp437", "cp1250", "cp1251", "cp1253", "cp1254")
-_OLDER += ("cp932", "gb18030", "big5", "cp949", "koi8_r", "iso8859_2")
+_OLDER = (
+    *("cp1252", "mac_roman", "cp850", "cp437", "cp1250", "cp1251", "cp1253", "cp1254"),
+    *("cp932", "gb18030", "big5", "cp949", "koi8_r", "iso8859_2"),
+)
 
 _QUOTES = ('""', "''", "“”", "«»")
 

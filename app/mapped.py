@@ -67,7 +67,7 @@ def is_mapped(pixels: np.ndarray) -> bool:
 
 
 def _mapping(pixels: np.ndarray) -> mmap.mmap | None:
-    base = pixels
+    base: object = pixels
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, memoryview):

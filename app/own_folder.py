@@ -16,7 +16,7 @@ from typing import BinaryIO
 try:
     import fcntl
 except ImportError:  # Windows, where an open file can't be deleted and so is a lock itself
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]  # there is no type for a module or none
 
 _LOCK = ".owner"
 

@@ -45,7 +45,7 @@ def through_profile(image: Image.Image, profile: bytes, notes: list[str]) -> Ima
         )
         if mode == "RGB" and _is_identity(transform):
             return image
-        return ImageCms.applyTransform(image, transform)
+        return _made(ImageCms.applyTransform(image, transform))
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
         notes.append("its broken color profile was ignored")
         return image
@@ -71,6 +71,11 @@ def through_space(image: Image.Image, space: Space, notes: list[str]) -> Image.I
         part = rgb.crop((0, top, rgb.width, min(top + _ROWS, rgb.height)))
         result.paste(Image.fromarray(convert(np.asarray(part))), (0, top))
     return result
+
+
+def _made(image: Image.Image | None) -> Image.Image:
+    assert image is not None  # there is none only where colors are changed in place
+    return image
 
 
 def _conversion(space: Space) -> Callable[[np.ndarray], np.ndarray]:
@@ -111,7 +116,7 @@ def _light(curve: str | float | tuple[int, ...]) -> np.ndarray:
     if isinstance(curve, tuple):
         table = np.array(curve) / 65_535
         return np.interp(level, np.linspace(0, 1, len(table)), table)
-    return level**curve
+    return level ** float(curve)
 
 
 def _to_xyz(primaries: tuple[float, ...]) -> np.ndarray:
@@ -136,7 +141,7 @@ def _bent(linear: np.ndarray) -> np.ndarray:
 def lab_to_srgb(image: Image.Image) -> Image.Image:
     """An image of mode LAB as RGB."""
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-    return ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
+    return _made(ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB"))
 
 
 def _grid() -> np.ndarray:

@@ -12,7 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from app.images._picture import ImageError, TooLargeError
 
@@ -70,7 +70,7 @@ def _bytes(file: BinaryIO, count: int, at: int | None = None) -> bytes:
     return data
 
 
-def _unpacked(file: BinaryIO, kind: str, at: int | None = None) -> tuple[int, ...]:
+def _unpacked(file: BinaryIO, kind: str, at: int | None = None) -> tuple[Any, ...]:
     return struct.unpack(kind, _bytes(file, struct.calcsize(kind), at))
 
 
@@ -297,7 +297,8 @@ def _webp_chunks(file: BinaryIO, place: int, end: int) -> Iterator[Size]:
     for _ in range(MOST_PARTS):
         if place + 8 > end:
             return
-        head = file.seek(place) and file.read(24)
+        file.seek(place)
+        head = file.read(24)
         if len(head) < 8:
             return
         kind, length = struct.unpack_from("<4sI", head)

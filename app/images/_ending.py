@@ -69,7 +69,7 @@ def _endings(data: bytes) -> tuple[bytes, bytes] | None:
     if data[:2] == b"\xff\xd8":
         # The end of a marker, or of a byte that is written as two, may be missing as well.
         body = data[:-1] if data[-1:] == b"\xff" else data
-        return tuple(body + filling + b"\xff\xd9" for filling in (b"", _FILLINGS[1]))
+        return body + b"\xff\xd9", body + _FILLINGS[1] + b"\xff\xd9"
     if data[:4] == b"\xff\x4f\xff\x51" or data[4:8] == b"jP  ":
         body = data[:-1] if data[-1:] == b"\xff" else data
         return body + b"\xff\xd9", body + b"\xff\xd9"
@@ -81,7 +81,8 @@ def _endings(data: bytes) -> tuple[bytes, bytes] | None:
     missing = length - len(data)
     if not 0 < missing <= _MOST_PADDING:
         return None
-    return tuple(data + (filling * (missing // 64 + 1))[:missing] for filling in _FILLINGS)
+    one, other = ((filling * (missing // 64 + 1))[:missing] for filling in _FILLINGS)
+    return data + one, data + other
 
 
 def _length_of_boxes(data: bytes) -> int:

@@ -61,7 +61,7 @@ def look_through(folder: str | os.PathLike, recursive: bool = False) -> Listing:
 def _files(root: Path, recursive: bool, others: dict[str, list[Path]]) -> Iterator[Path]:
     """The files of the folders; links to folders that are not followed go to `others`."""
     around = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int] | None] = set()
     waiting = deque([root])
     while waiting:
         links: list[Path] = []

@@ -15,7 +15,7 @@ from app.images._told import boxes
 try:
     import pillow_jxl
 except ImportError:
-    pillow_jxl = None
+    pillow_jxl = None  # type: ignore[assignment]  # there is no type for a module or none
 
 _RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
 _HEAD = 1 << 20

@@ -23,7 +23,7 @@ from app.images._picture import MAX_PIXELS, ImageError, Picture, TooLargeError, 
 try:
     import pillow_heif
 except ImportError:
-    pillow_heif = None
+    pillow_heif = None  # type: ignore[assignment]  # there is no type for a module or none
 else:
     pillow_heif.register_heif_opener()
 
@@ -192,7 +192,7 @@ def _through_pillow(
         frames = _frame_count(image) if frames is None else frames
         notes = []
         if frames > 1:
-            notes.append(f"only the first of its {frames} {_FRAMES[image.format]} is used")
+            notes.append(f"only the first of its {frames} {_FRAMES[str(image.format)]} is used")
         # Pillow does not always miss the end of these two.
         if not _ending.is_there(file):
             notes.append(_ending.MISSING)
@@ -242,7 +242,8 @@ def _decode_smaller(image: Image.Image, max_size: int) -> None:
     """Let a JPEG's decoder leave out scales that shrinking to max_size would average away."""
     scale = _DRAFT * max_size / max(image.size)
     if scale < 1:
-        image.draft(None, tuple(max(1, round(scale * side)) for side in image.size))
+        width, height = (max(1, round(scale * side)) for side in image.size)
+        image.draft(None, (width, height))
 
 
 def _decoded(
@@ -308,7 +309,9 @@ def _read_tiff(file: BinaryIO, by_name: _kinds.Kind | None, name: str, max_pixel
         _check_size(tiff.size, name, max_pixels)
         if tiff.pillow_reads():
             try:
-                return _through_pillow(file, name, max_pixels, page=tiff.index, frames=tiff.pages)
+                return _through_pillow(
+                    file, name, max_pixels, page=tiff.index or 0, frames=tiff.pages
+                )
             except _UnknownError:
                 if not tiff.is_unpacked_here():
                     raise tiff.refusal() from None

@@ -13,7 +13,7 @@ import logging
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import tifffile
@@ -76,10 +76,10 @@ class Tiff:
         file.seek(0)
         self._tiff = tifffile.TiffFile(file)
         count = len(self._tiff.pages)
-        # Of a long document the first pages tell enough.
-        pages = [self._tiff.pages[index] for index in range(min(count, _PAGES))]
+        pages = self._pages()
         if not pages:
             raise tifffile.TiffFileError("no pages")
+        self._first = pages[0]
         whole = [index for index, page in enumerate(pages) if not _is_part(page)]
         self.index: int | None = whole[0] if whole else 0
         self.page = pages[self.index]
@@ -89,11 +89,16 @@ class Tiff:
                 self.index, self.page = None, max(below, key=_area)
         self.pages = count - len(pages) + max(1, len(whole))
 
+    def _pages(self) -> list[tifffile.TiffPage]:
+        """Of a long document the first pages, which tell enough."""
+        # The file's pages are of another type only where that is asked for.
+        return cast(list[tifffile.TiffPage], self._tiff.pages[:_PAGES])
+
     def _below(self, page: tifffile.TiffPage) -> list[tifffile.TiffPage]:
         if not page.subifds:
             return []
         try:
-            found = page.pages[:_PAGES]
+            found = page.pages[:_PAGES] if page.pages else []
             return [below for below in found if isinstance(below, tifffile.TiffPage)]
         except (ValueError, IndexError, tifffile.TiffFileError):
             return []
@@ -114,14 +119,14 @@ class Tiff:
         value = self._value(PROFILE, self.page)
         return bytes(value) if isinstance(value, (bytes, tuple)) and value else None
 
-    def _value(self, code: int, page: tifffile.TiffPage | None = None) -> object:
-        tag = (page or self._tiff.pages[0]).tags.get(code)
+    def _value(self, code: int, page: tifffile.TiffPage | None = None) -> Any:
+        tag = (page or self._first).tags.get(code)
         return tag.value if tag is not None else None
 
     @property
     def is_sensor(self) -> bool:
         """Whether the file is a camera's raw one: DNG, or a sensor's readings in it."""
-        first = self._tiff.pages[0]
+        first = self._first
         parts = [first, self.page, *self._below(first)]
         return 50706 in first.tags or any(int(page.photometric) > 32800 for page in parts)
 
@@ -172,7 +177,7 @@ class Tiff:
     def plain_pages(self) -> list[Tiff]:
         """Every finished picture of the first pages and below them that is unpacked here."""
         found = []
-        for page in self._tiff.pages[:_PAGES]:
+        for page in self._pages():
             for one in (page, *self._below(page)):
                 tiff = copy.copy(self)
                 tiff.index, tiff.page = None, one
@@ -182,7 +187,8 @@ class Tiff:
 
     def unpack(self) -> Page:
         """The page's pixels; LayoutError where they are not read, EOFError of a cut file."""
-        page, notes = self.page, []
+        page = self.page
+        notes: list[str] = []
         if not self.is_unpacked_here():
             raise self.refusal()
         width, height = self.size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from PIL import ExifTags, Image
 
@@ -127,7 +128,8 @@ def _of_exif(whole: Image.Exif | None) -> tuple[Space | None, None, tuple[str, .
         return None, None, ()
     if space == _ADOBE or (index.startswith("R03") and space != 1):
         return Space(ADOBE_RGB, 563 / 256), None, ()
-    primaries, curve = _chromaticities(tags[_WHITE], tags[_PRIMARY]), _curve(transfer)
+    primaries = _chromaticities(tags[_WHITE], tags[_PRIMARY])
+    curve: str | float | tuple[int, ...] | None = _curve(transfer)
     gamma = _number(tags[_GAMMA])
     if curve is None and gamma and 0.2 < gamma < 5:
         curve = SRGB_CURVE if abs(gamma - 2.2) < 0.03 else gamma
@@ -143,7 +145,7 @@ def _of_exif(whole: Image.Exif | None) -> tuple[Space | None, None, tuple[str, .
     return None, None, ()
 
 
-def _number(value: object) -> float | None:
+def _number(value: Any) -> float | None:
     try:
         number = float(value[0] if isinstance(value, tuple) else value)
     except (TypeError, ValueError, IndexError, ZeroDivisionError):
@@ -151,7 +153,7 @@ def _number(value: object) -> float | None:
     return number if number == number else None
 
 
-def _chromaticities(white: object, primaries: object) -> tuple[float, ...] | None:
+def _chromaticities(white: Any, primaries: Any) -> tuple[float, ...] | None:
     try:
         values = (*(float(v) for v in primaries), *(float(v) for v in white or _D65))
     except (TypeError, ValueError, ZeroDivisionError):

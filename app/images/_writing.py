@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from models import whole_file
 
 # Quality 95 without chroma subsampling: brushwork is small patches of saturated color, which
 # 4:2:0 would smear over neighboring pixels.
-_ENCODERS = {
+_ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "png": ("PNG", {}),
     "jpg": ("JPEG", {"quality": 95, "subsampling": 0}),
     "webp": ("WEBP", {"quality": 95}),
@@ -53,7 +54,7 @@ def save(
         raise ImageError(
             str(path), f"{format} holds at most {_LONGEST_SIDE[format]} pixels a side, not {side}"
         )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if format == "jpg" and picture.alpha is not None:
         if picture.alpha.min() < 255:
             notes = ("its transparency was laid on white, since jpg has none",)
