@@ -73,7 +73,7 @@ class Clip:
         self._timeline = Timeline()
         self._damage: dict[int, _Damage] = defaultdict(_Damage)
         self._stumbles, self._error = 0, None  # of the container's reader at the end
-        self._read = 0  # packets of the video
+        self._read, self._shown_until = 0, 0.0  # packets of the video, and the end of its frames
 
     def note(self, text: str) -> None:
         """Say something once."""
@@ -133,6 +133,8 @@ class Clip:
             if isinstance(frame, av.VideoFrame):
                 self.count += 1
                 last = frame.time
+                if last is not None:  # the last frame may be shown for long
+                    self._shown_until = last + float((frame.duration or 0) * frame.time_base)
                 if frame.color_trc in _HIGH_DYNAMIC_RANGE:
                     self.note(
                         "its high dynamic range is read as the standard one: colors look flat"
@@ -188,8 +190,10 @@ class Clip:
             )
         if self._stumbles:
             self.note("its end is damaged: what can be read before it was painted")
-        elif container.duration and end - self._timeline.last() > _CUT_OFF + step:
-            ends, says = _clock(self._timeline.last() - self.start), _clock(end - self.start)
+            return
+        reached = max(self._timeline.last(), self._shown_until)
+        if "matroska" in container.format.name and end - reached > _CUT_OFF + step:
+            ends, says = _clock(reached - self.start), _clock(end - self.start)
             self.note(f"it ends at {ends}, though it says that it lasts until {says}")
 
     def note_left_out(self, what: str, times: list[float]) -> None:

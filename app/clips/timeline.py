@@ -72,8 +72,9 @@ class Timeline:
                 _spans(parts[stream], len(ticks)), gone_on, strict=True
             ):
                 ticks[first:last] += offset
-            # The least that makes each later than the one before.
-            count = np.arange(len(ticks))
+            # The least that makes each later than the one before. Where packets are shorter than
+            # two ticks, equal times are but rounded ones, and would add up to a delay.
+            count = np.arange(len(ticks)) * (self._steps[stream] > 2)
             ticks = np.maximum.accumulate(ticks - count) + count
             self._repaired[stream] = ticks
             if (ticks != np.frombuffer(self._noted[stream], np.int64)).any():

@@ -161,6 +161,8 @@ class _Result:
             writing.metadata.update(_tags(reading.metadata))
         writing.set_chapters(list(_chapters(reading, clip.start, strip=strip)))
         left = [s for s in reading.streams if s.type in _OTHERS and not self._attached(s)]
+        # A timecode is a tag of the video as well, of which MP4 and MOV get a new track.
+        left = [s for s in left if "timecode" not in s.metadata]
         if reading.chapters() and "mov" in reading.format.name:
             # The names of its chapters are such a track.
             left = [s for s in left if s.type != "data" or s.name != "bin_data"]

@@ -98,3 +98,12 @@ def test_any_times_come_out_advancing():
     for _ in range(50):
         times = draw.integers(-(2**40), 2**40, draw.integers(1, 40)).tolist()
         assert (np.diff(repaired(sound=times, video=times[::-1])["sound"]) > 0).all()
+
+
+def test_short_packets_whose_rounded_times_are_equal_stay_where_they_are():
+    timeline, times = Timeline(), [round(0.83 * number) for number in range(1000)]
+    for time in times:
+        timeline.note(SOUND, MS, time, 1)
+    timeline.repair()
+    assert not timeline.changed
+    assert [timeline.next(SOUND) for _ in times] == times
