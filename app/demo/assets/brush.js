@@ -50,7 +50,7 @@ function stroke(from, to) {
   drawn.lineWidth = 2 * radius();
   drawn.beginPath();
   drawn.moveTo(from.x, from.y);
-  drawn.lineTo(to.x, to.y);
+  drawn.lineTo(to.x + 0.01, to.y); // not every browser draws a line of no length as a dot
   drawn.stroke();
 }
 
