@@ -83,12 +83,12 @@ class RegionPainter:
 
     def content_key(self) -> bytes:
         """The same for photos with the same content features."""
-        digest = hashlib.blake2b(np.ascontiguousarray(self.rgb), digest_size=16)
+        digest = hashlib.blake2b(np.ascontiguousarray(self.rgb).data, digest_size=16)
         digest.update(repr((self.rgb.shape, self.origin, self.ground, self.stroke_size)).encode())
         covered = self.coverage(self._whole)
         if covered is not None and self.network.config.architecture.norms:
             # The encoder's norms read the region's statistics.
-            digest.update(covered.cpu().numpy())
+            digest.update(covered.cpu().numpy().data)
         return digest.digest()
 
     def encode(self) -> models.Content:
@@ -147,7 +147,8 @@ class RegionPainter:
         else:
             with statistics.record(self.coverage(tile.crop)):
                 painted = self._repaint(crop, canvas, content)
-        painted = painted[(..., *tile.core.within(tile.crop).slices)]
+        rows, columns = tile.core.within(tile.crop).slices
+        painted = painted[..., rows, columns]
         matching = None if held is None else held.matching
         return color.kept(self.look.keep_color, photo, painted, covered, matching)
 

@@ -74,7 +74,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
     for note in planned.notes:
         print(images.one_line(note), file=sys.stderr)
-    counts, cores = Counter(), torch.get_num_threads()
+    counts: Counter[str] = Counter()
+    cores = torch.get_num_threads()
     started = time.perf_counter()
     with batch.stop_on_signals() as stop:
         outcomes = batch.run(jobs, work, args.out, stop)
@@ -141,7 +142,8 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
         painter = painters.mine()
         # Beyond its limit the painter cuts tiles, and each of them fills the device alone.
-        if len(pictures) > 1 and pictures[0].width * pictures[0].height <= painter.limits.whole:
+        whole = pictures[0].width * pictures[0].height <= painter.limits.whole
+        if len(pictures) > 1 and whole and isinstance(style, models.StyleCode):
             return painter.paint_together(pictures, style, look)
         how = {"tile": args.tile, "progress": check if painters.count > 1 else None}
         return [painter.paint(picture, style, look, **how) for picture in pictures]

@@ -128,7 +128,7 @@ class Actions:
         """The example photo that was clicked, as if it had been uploaded."""
         path, _ = example_photos()[clicked.index]
         with self.studio.new_folder() as folder:
-            return shutil.copy(path, folder)
+            return shutil.copy(path, str(folder))
 
     def look(self, photo: str | None, size: int = 0):
         """A new photo: in a form that browsers show, and under the mask's brush.
@@ -186,6 +186,7 @@ class Actions:
         with answering(), self.jobs.running(request.session_hash) as check:
             wish = page_wish(**choices)
             wish = dataclasses.replace(wish, mask=drawn_mask(mask))
+            photo = str(self.studio.there(photo, "a photo"))
             picture = self.studio.read(photo, max_size=wish.max_size)
             painted = self.studio.paint(
                 picture, wish, _reporter(progress, check, "Painting", after=QUICKLY)
@@ -204,7 +205,7 @@ class Actions:
         Yields the facts about what was painted, and its two files to download.
         """
         painted = finished.take() if finished else None
-        if painted is None:
+        if finished is None or painted is None:
             return
         waiting = gr.DownloadButton(interactive=False)
         yield None, gr.Column(visible=True), waiting, waiting
@@ -304,6 +305,7 @@ class Actions:
 
     def stylize(
         self,
+        request: gr.Request,
         photo: str,
         style: str,
         painting: str | None = None,
@@ -312,7 +314,6 @@ class Actions:
         share: float = 0.5,
         mask: str | None = None,
         format: str = "png",
-        request: gr.Request = None,
         **look: Any,
     ) -> str:
         """Repaint a photo; returns the picture's file.

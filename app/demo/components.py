@@ -145,21 +145,23 @@ class MaskBrush(gr.HTML):
 
 def shown_input(option: Field) -> gr.Slider | gr.Checkbox | gr.Radio:
     """What of the page one of a look's fields is chosen with; see `shown_value`."""
-    about = option.metadata
+    about, default = option.metadata, _default(option)
     if "range" in about:
         least, most = about["range"]
         info = about["info"] + ", 1 suits the style" * (option.name in AMOUNTS)
         step = about.get("step", 0.1)
-        return gr.Slider(
-            least, most, value=option.default, step=step, label=about["label"], info=info
-        )
+        return gr.Slider(least, most, value=default, step=step, label=about["label"], info=info)
     if about["switched_on"] is not None:
-        return gr.Checkbox(option.default is not None, label=about["label"])
+        return gr.Checkbox(default is not None, label=about["label"])
     choices = [
         (f"{choice}×" if isinstance(choice, int) else str(choice).capitalize(), choice)
         for choice in about["choices"]
     ]
-    return gr.Radio(choices, value=option.default, label=about["label"])
+    return gr.Radio(choices, value=default, label=about["label"])
+
+
+def _default(option: Field) -> Any:
+    return option.default
 
 
 def shown_value(option: Field, value: Any) -> Any:
@@ -180,7 +182,7 @@ class Anything(gr.Number):
 
 def api_input(option: Field) -> gr.Number | gr.Textbox:
     """The API's input for one of a look's fields."""
-    default = option.default
+    default = _default(option)
     if isinstance(default, float):
         return Anything(default, label=option.name)
     if isinstance(default, int):

@@ -59,8 +59,8 @@ _REPAINTED = "() => document.body.classList.remove('repainting')"
 _STOPPED = "() => document.body.classList.remove('busy', 'repainting')"
 
 # Listeners whose answer comes at once, and those that wait in the queue.
-_QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-_SLOW = {"js": _BUSY, "api_visibility": "private", "scroll_to_output": True}
+_QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+_SLOW: dict[str, Any] = {"js": _BUSY, "api_visibility": "private", "scroll_to_output": True}
 
 # Hands on what it is given, once the newest picture can be drawn.
 _WHEN_SHOWN = """async (given) => {
@@ -179,7 +179,7 @@ class _Choices:
     second_painting: PictureFile
     share: gr.Slider
     size: gr.Radio
-    look: Mapping[str, Component]
+    look: Mapping[str, Any]
 
     @property
     def by_name(self) -> dict[str, Component]:
@@ -271,7 +271,7 @@ def _photo_section() -> _Photo:
     )
 
 
-def _style_section(studio: Studio, cache: Path | None) -> dict[str, Component]:
+def _style_section(studio: Studio, cache: Path | None) -> dict[str, Any]:
     pictures = thumbnails(studio, images.load(example_photos()[0][0]), cache)
     groups = {
         TITLES.get(name, name): [(variant, pictures[variant]) for variant in variants]
@@ -417,7 +417,11 @@ def _wire_inputs(
         api_visibility="private",
     )
     # What takes time before a photo can be painted is done before it is asked for.
-    ready = {"fn": actions.get_ready, **_named_inputs(choices, photo=given.photo), **_QUICK}
+    ready: dict[str, Any] = {
+        "fn": actions.get_ready,
+        **_named_inputs(choices, photo=given.photo),
+        **_QUICK,
+    }
     looked.success(**ready)
     gr.on(
         [
@@ -519,7 +523,7 @@ def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
 
 def _wire_numbers(actions: Actions, one: _One, files: Iterable[Dependency]) -> None:
     """The numbers are measured while their panel is open, and never before the picture is shown."""
-    measured = {
+    measured: dict[str, Any] = {
         "fn": actions.measure,
         "inputs": [one.facts, one.measuring],
         "outputs": [one.opinion, one.table],
@@ -538,7 +542,7 @@ def _endpoints(actions: Actions) -> None:
     with gr.Row(visible=False):
         look = {name: api_input(option) for name, option in OPTIONS.items()}
         # By these names, or in this order: README names the first three.
-        inputs = {
+        inputs: dict[str, Any] = {
             "photo": PictureFile(label="photo", type="filepath"),
             "style": gr.Textbox(label="style"),
             "strength": look.pop("strength"),

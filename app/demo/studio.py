@@ -146,23 +146,24 @@ class Studio:
         written to, since they may be handed out again. Raises RefusedError where there is none,
         ImageError for one that cannot be read.
         """
-        self.check_there(file, what)
+        file = self.there(file, what)
         if max_size is None or max_size > _KEPT_SIDE:
             return self._load(file, max_size)
-        status = Path(file).stat()
+        status = file.stat()
         return self._load_again(file, max_size, status.st_mtime_ns, status.st_size)
 
     def _load(self, file: str | Path, max_size: int | None, *_version: int) -> Picture:
         picture = images.load(file, self.max_pixels, max_size=max_size)
         return images.strip(picture if max_size is None else images.resize(picture, max_size))
 
-    def check_there(self, file: str | Path | None, what: str) -> None:
-        """Raises RefusedError where a visitor's file is not there, or no longer."""
+    def there(self, file: str | Path | None, what: str) -> Path:
+        """A visitor's file. Raises RefusedError where it is not there, or no longer."""
         if file is None:
             raise RefusedError(f"Choose {what} first.")
         if not Path(file).is_file():
             # It was removed after its hour, while the page stayed open.
             raise RefusedError(f"Upload {what} again, please.")
+        return Path(file)
 
     def code(self, wish: Wish) -> StyleCode:
         """The wish's style, blended where it has two."""
@@ -176,8 +177,8 @@ class Studio:
 
     def _code(self, style: str, painting: str | None) -> StyleCode:
         if style == OWN:
-            self.check_there(painting, "a painting")
-            return self.painter.style(Path(painting), max_pixels=self.max_pixels)
+            file = self.there(painting, "a painting")
+            return self.painter.style(file, max_pixels=self.max_pixels)
         # The painter would take a name that it does not know for a file on this machine.
         if style not in self.every_style:
             names = ", ".join(self.names)

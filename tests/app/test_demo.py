@@ -337,7 +337,7 @@ def test_a_style_may_be_called_anything(painter: Painter, photos: Path, tmp_path
     odd = Painter(tmp_path / "odd.safetensors", device="cpu")
     actions = Actions(Studio(odd, tmp_path / "results"))
     visitor = SimpleNamespace(session_hash="visitor")
-    file = actions.stylize(str(photos / "coffee.png"), name, request=visitor)
+    file = actions.stylize(visitor, str(photos / "coffee.png"), name)
     assert re.fullmatch(r"[\w.()+ -]+\.png", Path(file).name)
     picker = StylePicker({name: [(name, "")]}, value=name).html_template
     assert "<b>" not in picker
