@@ -74,11 +74,12 @@ def serving(*options: str) -> Iterator[Served]:
         log = Path(folder, "log")
         parent = Path(folder, "served")
         parent.mkdir()
+        # Importing the page before the demo begins must leave nothing where that is looked for.
+        elsewhere = str(Path(folder, "gradio"))
+        environment = {**os.environ, "TMPDIR": str(parent), "GRADIO_TEMP_DIR": elsewhere}
         command = [sys.executable, "-m", __name__, str(KEEP), "--port", str(port), *options]
         with open(log, "wb") as out:
-            process = subprocess.Popen(
-                command, stdout=out, stderr=out, env={**os.environ, "TMPDIR": str(parent)}
-            )
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
         try:
             served = Served(f"http://127.0.0.1:{port}/", port, process, parent, log)
             while not _answers(served.url):

@@ -237,7 +237,9 @@ def test_only_the_drawn_part_is_painted(page, photos, from_command_line):
 def test_the_brush_works_by_keyboard(page, photos):
     upload(page, photos / "cat.png")
     page.get_by_role("button", name="Only here").click()
-    page.locator("#brush canvas.ready").focus()
+    canvas = page.locator("#brush canvas.ready")
+    canvas.wait_for()  # what is folded away takes no focus
+    canvas.focus()
     hint = page.locator("#brush .hint")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
