@@ -60,12 +60,12 @@ class Look(models.Amounts):
         info="0 is the photo as it is",
     )
     brush_size: int | str = _choice(
-        1,
+        AUTO,
         (AUTO, *SIZES),
         label="Size of the strokes",
-        help="how many times larger the strokes are (default: 1, strokes of the same few pixels in "
-        "a picture of any size); faster, too. auto goes by the picture's size, so that strokes "
-        "look alike in all",
+        help="how many times larger the strokes are than the few pixels that the network paints "
+        "them with; larger is faster, too. auto, the default, goes by the picture's size, so that "
+        "pictures of all sizes look alike when they are seen whole",
     )
     # The first of color's two ways is the better: its colors are closer to the photo's (CIEDE2000
     # 0.5 against 2.7, with strokes averaged out), and so is its luma to the painting's; see
