@@ -205,7 +205,7 @@ def test_twenty_requests_at_once_are_all_answered(
         ({"simplify": 4}, "Simplify must be between 0 and 3, got 4"),
         ({"tint": -1}, "Tint must be between 0 and 3, got -1"),
         ({"tone": 4}, "Tone must be between 0 and 3, got 4"),
-        ({"brush_size": 3}, "Brush_size must be one of ('auto', 1, 2, 4, 8), got 3"),
+        ({"brush_size": 3}, "Brush_size must be one of ('auto', 1, 2, 4, 8), got '3'"),
         ({"outlines": 4}, "Outlines must be between 0 and 3, got 4"),
         ({"strength": "strong"}, "Strength must be between 0 and 1, got strong"),
         ({"tint": None}, "Tint must be between 0 and 3, got None"),
