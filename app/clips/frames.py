@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import cast
 
 import av
 import numpy as np
-from av.sidedata.sidedata import Type
+from av.sidedata.sidedata import SideData, Type
 from av.video.reformatter import ColorRange, Colorspace
 from PIL import Image
 
@@ -42,6 +44,13 @@ def has_alpha(frame: av.VideoFrame) -> bool:
     )
 
 
+def tick_of(timed: av.frame.Frame | av.Packet | av.stream.Stream) -> Fraction:
+    """Seconds of one step of the times of what a container gave."""
+    tick = timed.time_base
+    assert tick is not None  # only what belongs to no container has none
+    return tick
+
+
 def _space(frame: av.VideoFrame) -> int:
     if frame.colorspace != _UNSPECIFIED:
         return frame.colorspace
@@ -49,7 +58,8 @@ def _space(frame: av.VideoFrame) -> int:
 
 
 def _upright(pixels: np.ndarray, frame: av.VideoFrame) -> np.ndarray:
-    for entry in frame.side_data:
+    # The library's types call it a dict.
+    for entry in cast(Iterable[SideData], frame.side_data):
         if entry.type == Type.DISPLAYMATRIX:
             matrix = np.frombuffer(bytes(entry)[:20], np.int32).astype(float)
             return _turned(pixels, matrix[[0, 1, 3, 4]])
@@ -87,24 +97,25 @@ class Deinterlacer:
             return
         self.at_work = True
         layout = (frame.width, frame.height, frame.format.name)
-        if layout != self._layout:
+        if self._graph is None or layout != self._layout:
             yield from self._end()
             self._graph, self._layout = _bwdif(frame), layout
         self._graph.vpush(frame)
-        yield from self._ready()
+        yield from _ready(self._graph)
 
     def _end(self) -> Iterator[av.VideoFrame]:
         if self._graph is not None:
             self._graph.vpush(None)
-            yield from self._ready()
+            yield from _ready(self._graph)
             self._graph = self._layout = None
 
-    def _ready(self) -> Iterator[av.VideoFrame]:
-        while True:
-            try:
-                yield self._graph.vpull()
-            except (av.error.BlockingIOError, av.error.EOFError):
-                return
+
+def _ready(graph: av.filter.Graph) -> Iterator[av.VideoFrame]:
+    while True:
+        try:
+            yield graph.vpull()
+        except (av.error.BlockingIOError, av.error.EOFError):
+            return
 
 
 def _bwdif(frame: av.VideoFrame) -> av.filter.Graph:
@@ -131,13 +142,12 @@ def encodable(
     """
     if alpha is not None and alpha.shape != rgb.shape[:2]:
         alpha = np.asarray(Image.fromarray(alpha).resize(rgb.shape[1::-1], Image.Resampling.BOX))
-    picture = Picture(rgb, alpha)
     kept = pixels.startswith("yuva")
-    if alpha is None and kept:
-        picture = Picture(rgb, np.full(rgb.shape[:2], 255, np.uint8))
-    if not kept:
-        picture = images.flatten(picture)
-    layers = picture.rgb if not kept else np.dstack([picture.rgb, picture.alpha])
+    if kept:
+        opacity = np.full(rgb.shape[:2], 255, np.uint8) if alpha is None else alpha
+        layers = np.dstack([rgb, opacity])
+    else:
+        layers = images.flatten(Picture(rgb, alpha)).rgb
     # Colors are for pairs of pixels: the last column or row is there twice.
     layers = np.pad(layers, ((0, layers.shape[0] % 2), (0, layers.shape[1] % 2), (0, 0)), "edge")
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(layers), "rgba" if kept else "rgb24")

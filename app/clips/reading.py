@@ -15,7 +15,7 @@ from av.stream import Discard, Disposition
 from av.video.reformatter import ColorTrc
 
 from app.clips import opening, tracks
-from app.clips.frames import Deinterlacer, upright_alpha
+from app.clips.frames import Deinterlacer, tick_of, upright_alpha
 from app.clips.opening import ClipError
 from app.clips.timeline import CLOCKS_JUMP, Timeline
 from app.clips.tracks import Track
@@ -49,7 +49,7 @@ class _Damage:
     def add(self, number: int, packet: av.Packet) -> None:
         self.packets.add(number)
         time = packet.dts if packet.pts is None else packet.pts
-        self.times.append(math.nan if time is None else float(time * packet.time_base))
+        self.times.append(math.nan if time is None else float(time * tick_of(packet)))
         self.since += 1
 
 
@@ -72,7 +72,8 @@ class Clip:
         self.count, self.start, self.transparent = 0, 0.0, False
         self._timeline = Timeline()
         self._damage: dict[int, _Damage] = defaultdict(_Damage)
-        self._stumbles, self._error = 0, None  # of the container's reader at the end
+        self._stumbles = 0  # of the container's reader at the end
+        self._error: Exception | None = None  # the last of them
         self._read, self._shown_until = 0, 0.0  # packets of the video, and the end of its frames
 
     def note(self, text: str) -> None:
@@ -163,7 +164,7 @@ class Clip:
         for track in self.tracks:
             stream = container.streams[track.index]
             if stream.type == "audio" and stream.start_time is not None:
-                starts.append(float(stream.start_time * stream.time_base))
+                starts.append(float(stream.start_time * tick_of(stream)))
         start = min(starts, default=0.0)
         # What an encoder of sound puts before the first is no beginning.
         return first if first is not None and first - start < _PRIMING else start
@@ -226,7 +227,7 @@ class Clip:
         video = self.video(container)
         decoder, deinterlace = _decoder(video), Deinterlacer()
         # The frames of fields have times between those of the stream.
-        self._video, self._tick = video.index, video.time_base / 2
+        self._video, self._tick = video.index, tick_of(video) / 2
         self._step = max(1, round(1 / (rate_of(video) * self._tick)))
         kept = {track.index: track for track in self.tracks}
         streams = [video, *(s for s in container.streams if s.index in kept)]
@@ -259,7 +260,7 @@ class Clip:
     ) -> Iterator[av.VideoFrame]:
         """Frames with their times noted, or repaired, in half ticks of the stream."""
         for frame in frames:
-            ratio = frame.time_base / self._tick
+            ratio = tick_of(frame) / self._tick
             if surveying:
                 time = None if frame.pts is None else round(frame.pts * ratio)
                 duration = round((frame.duration or 0) * ratio) or self._step
@@ -281,7 +282,8 @@ class Clip:
         for stream in container.streams:
             if stream not in streams:
                 stream.discard = Discard.all
-        stumbles, error = 0, None
+        stumbles = 0
+        error: Exception | None = None
         while stumbles <= _ATTEMPTS:
             try:
                 for packet in container.demux(streams):
@@ -324,7 +326,7 @@ class Clip:
         index = packet.stream_index
         if surveying:
             time = packet.pts if packet.dts is None else packet.dts
-            self._timeline.note(index, packet.time_base, time, packet.duration)
+            self._timeline.note(index, tick_of(packet), time, packet.duration)
             return
         packet.dts = self._timeline.next(index)
         packet.pts = packet.dts  # sound is decoded as it is heard
@@ -342,7 +344,9 @@ def _decoder(video: av.VideoStream) -> av.VideoCodecContext:
     other = _ALPHA_DECODERS.get(context.name)
     tags = {key.lower(): value for key, value in video.metadata.items()}
     if other in av.codecs_available and tags.get("alpha_mode") == "1":
-        context = av.CodecContext.create(other, "r")
+        created = av.CodecContext.create(other, "r")
+        assert isinstance(created, av.VideoCodecContext)
+        context = created
     # Threads that decode several frames at once would say it later, and lose others with it.
     context.thread_type = "SLICE"
     context.options = {"max_pixels": str(opening.MAX_PIXELS)}

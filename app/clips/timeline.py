@@ -82,7 +82,7 @@ class Timeline:
 
     def first(self, stream: int) -> float | None:
         """Seconds of the stream's first time, once repaired; None where it has none."""
-        ticks = self._repaired.get(stream, ())
+        ticks = self._repaired.get(stream, np.empty(0))
         return float(ticks[0] * self._seconds[stream]) if len(ticks) else None
 
     def last(self) -> float:

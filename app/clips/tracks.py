@@ -100,7 +100,7 @@ def _samples(
     reading: av.container.InputContainer, streams: list[av.stream.Stream]
 ) -> dict[int, list[av.Packet]]:
     """The first packets of these streams."""
-    samples = {stream.index: [] for stream in streams}
+    samples: dict[int, list[av.Packet]] = {stream.index: [] for stream in streams}
     wanted = {stream.index for stream in streams if stream.type == "audio"}
     if not streams:
         return samples
@@ -171,7 +171,9 @@ class Encoder:
         channels = {"mono": 1, "5.1": 6, "7.1": 8}.get(self._layout, 2)
         rate = source.codec_context.sample_rate
         self._rate = rate if name != "libopus" and rate in _AAC_RATES else _OPUS_RATE
-        self.stream = writing.add_stream(name, rate=self._rate)
+        stream = writing.add_stream(name, rate=self._rate)
+        assert isinstance(stream, av.AudioStream)
+        self.stream = stream
         self.stream.codec_context.layout = self._layout
         self.stream.codec_context.bit_rate = _BITS * channels
         self.stream.codec_context.time_base = Fraction(1, self._rate)
@@ -187,22 +189,22 @@ class Encoder:
             if layout == self._source:  # another in the middle is damage, or too rare to follow
                 self._graph.push(frame)
         if self._graph is not None:
-            yield from self._encoded()
+            yield from self._encoded(self._graph)
 
     def end(self) -> Iterator[av.Packet]:
         """The rest."""
         if self._graph is not None:
             self._graph.push(None)
-            yield from self._encoded()
-        if self._graph is not None:
+            yield from self._encoded(self._graph)
             yield from self.stream.encode(None)
 
-    def _encoded(self) -> Iterator[av.Packet]:
+    def _encoded(self, graph: av.filter.Graph) -> Iterator[av.Packet]:
         while True:
             try:
-                frame = self._graph.pull()
+                frame = graph.pull()
             except (av.error.BlockingIOError, av.error.EOFError):
                 return
+            assert isinstance(frame, av.AudioFrame)
             if self._last is not None and frame.pts is not None:
                 frame.pts = max(frame.pts, self._last)
             self._last = None if frame.pts is None else frame.pts + frame.samples

@@ -9,17 +9,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import av
 import numpy as np
 from av.codec.context import Flags
-from av.stream import Disposition
+from av.stream import AttachmentStream, Disposition
 from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 
-from app.clips.frames import encodable, upright_alpha, upright_rgb
+from app.clips.frames import encodable, tick_of, upright_alpha, upright_rgb
 from app.clips.opening import ClipError, reason
 from app.clips.reading import Clip, rate_of
 from app.clips.tracks import Encoder, Track
+
+if TYPE_CHECKING:  # where alone the library has it
+    from av.container.core import Chapter
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,10 @@ def write(
         strip: leave out title, dates, place and other tags.
     """
     container = container_of(target)
-    if clip.transparent and container.transparent is None:
-        clip.note(f"its transparency was laid on white: {container.name} holds none (webm does)")
-    elif clip.transparent:
+    if clip.transparent and container.transparent is not None:
         container = container.transparent
+    elif clip.transparent:
+        clip.note(f"its transparency was laid on white: {container.name} holds none (webm does)")
     # A file, since a name may look like an address; see app.clips.opening.
     with (
         _written_errors(target),
@@ -143,13 +147,13 @@ class _Result:
         self._clip, self._writing, self._container, self._size = clip, writing, container, size
         source = clip.video(reading)
         rate = rate_of(source)
-        self._tick = source.time_base
-        if not self._tick or not 1 <= 1 / self._tick <= _FINEST_TICK:
-            self._tick = Fraction(1, 90_000)
+        tick = source.time_base
+        self._tick = tick if tick and 1 <= 1 / tick <= _FINEST_TICK else Fraction(1, 90_000)
         self._step = max(1, round(1 / (rate * self._tick)))
         self._video = _video_stream(writing, source, size, rate, self._tick, container)
         # Ticks: the first frame's time, the last one's and its end; the first packet's.
-        self._first, self._last, self._end = 0, None, 0
+        self._first, self._end = 0, 0
+        self._last: int | None = None
         self._first_dts: int | None = None
         self._copies: dict[int, av.stream.Stream] = {}
         self._encoders: dict[int, Encoder] = {}
@@ -171,7 +175,9 @@ class _Result:
             clip.note(f"its {kinds} were left out")
 
     def _add_track(self, track: Track, source: av.stream.Stream, *, strip: bool) -> None:
+        stream: av.stream.Stream
         if track.encoder:
+            assert isinstance(source, av.AudioStream)  # of which alone any is encoded
             encoder = self._encoders[track.index] = Encoder(self._writing, source, track.encoder)
             stream = encoder.stream
         else:
@@ -180,7 +186,7 @@ class _Result:
 
     def _attached(self, source: av.stream.Stream) -> bool:
         """Whether an attached file, such as a font of subtitles, was taken over."""
-        if source.type != "attachment" or self._container.name != "matroska":
+        if not isinstance(source, AttachmentStream) or self._container.name != "matroska":
             return False
         tags = source.metadata
         if not source.data or "filename" not in tags or "mimetype" not in tags:
@@ -192,9 +198,9 @@ class _Result:
         """Encode a painted frame at the time of its source."""
         alpha = upright_alpha(frame) if self._clip.transparent else None
         painted = encodable(rgb, alpha, self._size, self._container.pixels)
-        time = None
+        time: int | None = None
         if frame.pts is not None:
-            seconds = frame.pts * frame.time_base - Fraction(self._clip.start)
+            seconds = frame.pts * tick_of(frame) - Fraction(self._clip.start)
             time = round(seconds / self._tick)
         if self._last is None:
             time = self._first = max(0, time or 0)
@@ -213,19 +219,20 @@ class _Result:
         """Take over a packet of sound or subtitles."""
         index = packet.stream_index
         time = packet.dts if packet.pts is None else packet.pts
-        time = math.nan if time is None else float(time * packet.time_base)
-        shift = round(self._clip.start / packet.time_base)
+        seconds = math.nan if time is None else float(time * tick_of(packet))
+        shift = round(self._clip.start / tick_of(packet))
         packet.pts = None if packet.pts is None else packet.pts - shift
         packet.dts = None if packet.dts is None else packet.dts - shift
         try:
             if index in self._encoders:
-                packets = list(self._encoders[index](packet.decode()))
+                frames = cast(list[av.AudioFrame], packet.decode())
+                self._writing.mux(list(self._encoders[index](frames)))
             else:
-                packet.stream, packets = self._copies[index], [packet]
-            self._writing.mux(packets)
+                packet.stream = self._copies[index]
+                self._writing.mux([packet])
         except (av.error.InvalidDataError, av.error.ArgumentError):
             # Such a packet is damaged; what a disk refuses is another error.
-            self._refused.setdefault(index, []).append(time)
+            self._refused.setdefault(index, []).append(seconds)
 
     def finish(self) -> None:
         """Write what the encoders still hold."""
@@ -234,7 +241,9 @@ class _Result:
             # A track lasts from the first packet that is decoded to the end of the last, which
             # need not be the one that is shown last.
             first = packets[0].dts if self._first_dts is None else self._first_dts
-            shown, decoded = self._end - self._first, packets[-1].dts - first
+            last = packets[-1].dts
+            assert first is not None and last is not None  # encoders number what they give
+            shown, decoded = self._end - self._first, last - first
             packets[-1].duration = max(1, shown - decoded)
         self._writing.mux(packets)
         for encoder in self._encoders.values():
@@ -253,6 +262,7 @@ def _video_stream(
     container: Container,
 ) -> av.VideoStream:
     video = writing.add_stream(container.codec, rate=rate, options=dict(container.options))
+    assert isinstance(video, av.VideoStream)
     video.width, video.height = size
     video.pix_fmt = container.pixels
     context = video.codec_context
@@ -292,17 +302,17 @@ def _tags(tags: dict[str, str]) -> dict[str, str]:
 
 def _chapters(
     reading: av.container.InputContainer, start: float, *, strip: bool
-) -> Iterator[dict[str, object]]:
+) -> Iterator[Chapter]:
     """The clip's chapters, from where the result begins."""
-    chapters = [c for c in reading.chapters() if c["time_base"] and c["end"] >= c["start"]]
-    chapters.sort(key=lambda chapter: chapter["start"] * chapter["time_base"])
-    for number, chapter in enumerate(chapters, 1):
-        shift = round(start / chapter["time_base"])
+    timed = ((c["time_base"], c) for c in reading.chapters())
+    chapters = [(tick, c) for tick, c in timed if tick and c["end"] >= c["start"]]
+    chapters.sort(key=lambda one: one[0] * one[1]["start"])
+    for number, (tick, chapter) in enumerate(chapters, 1):
+        shift = round(start / tick)
         tags = {} if strip else _tags(chapter["metadata"])
         begin = max(0, chapter["start"] - shift)
-        yield {**chapter, "id": number, "start": begin, "metadata": tags} | {
-            "end": max(begin, chapter["end"] - shift)
-        }
+        end = max(begin, chapter["end"] - shift)
+        yield {"id": number, "start": begin, "end": end, "time_base": tick, "metadata": tags}
 
 
 @contextlib.contextmanager

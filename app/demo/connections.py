@@ -81,10 +81,11 @@ class Crowd:
 
 def _end_idle(connections: Collection[Connection]) -> bool:
     """End the one that has done nothing for longest; False where all of them do something."""
-    idle = [one for one in connections if one.idle_since is not None]
+    idle = [(one.idle_since, one) for one in connections if one.idle_since is not None]
     if not idle:
         return False
-    min(idle, key=lambda one: one.idle_since).end()
+    _, longest = min(idle, key=lambda timed: timed[0])
+    longest.end()
     return True
 
 
@@ -104,7 +105,8 @@ class Connection(H11Protocol):
         self._waiting: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # uvicorn's own protocol declares the narrower type, too: only these are served.
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         transport.set_write_buffer_limits(self.crowd.patience.buffer)
@@ -193,7 +195,7 @@ class Server(uvicorn.Server):
                 application,
                 host=host.strip("[]"),
                 port=port,
-                http=_protocol(self.crowd),
+                http=_protocol(self.crowd),  # type: ignore[arg-type]  # anything that makes one
                 ws="none",
                 lifespan="on",
                 log_level="error",

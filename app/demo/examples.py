@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,7 +59,7 @@ def thumbnails(studio: Studio, photo: Picture, cache: Path | None = None) -> dic
     painted = {
         name: data_url(studio.paint(photo, Wish(name)).after, _THUMBNAIL_SIDE) for name in names
     }
-    if file is not None:
+    if cache is not None and file is not None:
         # Without the cache the next start takes a few seconds longer, and nothing else.
         with contextlib.suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
@@ -77,7 +76,7 @@ def _square(photo: Picture) -> Picture:
 
 def _fingerprint(studio: Studio, photo: Picture) -> str:
     digest = hashlib.sha256(photo.rgb.tobytes())
-    weights: Sequence = list(studio.painter.network.state_dict().values())
+    weights = list(studio.painter.network.state_dict().values())
     for name in studio.every_style:
         digest.update(name.encode())
         code = studio.painter.style(name)

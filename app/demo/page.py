@@ -24,6 +24,7 @@ from app.demo.components import (
     shown_input,
 )
 from app.demo.examples import example_photos, thumbnails
+from app.demo.jobs import Jobs
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio, data_url
 from app.demo.uploads import is_ours
@@ -84,7 +85,7 @@ def build(
     max_queue: int = LONGEST_QUEUE,
     judge: Judge | None = None,
     cache: Path | None = None,
-) -> gr.Blocks:
+) -> "Page":
     """The page and its endpoints `/stylize` and `/styles`, painting with `painter`.
 
     Photos and paintings of more than `max_pixels` (width x height) are refused unread. max_queue:
@@ -106,11 +107,15 @@ def build(
     page.jobs, page.studio = actions.jobs, studio
     page.state_session_capacity = SESSIONS
     # Not open: what waits in the queue can be asked for in no other way.
-    return page.queue(default_concurrency_limit=1, max_size=max_queue, api_open=False)
+    page.queue(default_concurrency_limit=1, max_size=max_queue, api_open=False)
+    return page
 
 
 class Page(gr.Blocks):
     """gr.Blocks that answers a request of the wrong form with a sentence, not with a traceback."""
+
+    studio: Studio
+    jobs: Jobs
 
     async def preprocess_data(self, block_fn, inputs, *given, **options):
         """As of gr.Blocks. Raises gr.Error for inputs that are not what the listener takes."""

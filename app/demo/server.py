@@ -17,7 +17,7 @@ from app.demo.connections import Patience, Server
 from app.demo.gate import Gate
 from app.demo.hosts import Hosts
 from app.demo.jobs import Jobs
-from app.demo.page import CLEAN_EVERY, KEEP_FILES
+from app.demo.page import CLEAN_EVERY, KEEP_FILES, Page
 from app.demo.studio import Studio
 from app.demo.uploads import LARGEST_FILE, Uploads
 
@@ -53,7 +53,7 @@ _THEME = gr.themes.Soft(
 
 
 def serve(
-    page: gr.Blocks,
+    page: Page,
     host: str = "127.0.0.1",
     port: int = 7860,
     share: bool = False,
@@ -103,21 +103,24 @@ def serve(
     )
     server = Server(gate, host, port, patience=patience, proxies=proxies)
     server.start()
-    page.server, page.server_name, page.server_port = server, host, port
+    page.server = server  # type: ignore[assignment]  # gradio asks of it only what all have
+    page.server_name, page.server_port = host, port
     page.app = page.server_app = outer.routes[-1].app
     # Without the second Gradio takes any file's name for one of its own.
     page.is_running = page.has_launched = True
     shown = "localhost" if names.everywhere else host
-    page.local_url = f"http://{shown}:{port}/"
+    address, public = f"http://{shown}:{port}/", None
     if share:
-        page.share_url = _share(host, port, page.share_token)
-        names.add(page.share_url)
+        public = _share(host, port, page.share_token)
+        names.add(public)
+    # Gradio's types know of no addresses.
+    page.local_url, page.share_url = address, public  # type: ignore[assignment]
     for keeper in (
         threading.Thread(target=_keep_clean, args=(page, page.studio), daemon=True),
         threading.Thread(target=_keep_small, args=(page, Rest(page.jobs)), daemon=True),
     ):
         keeper.start()
-    return page.local_url, page.share_url if share else None
+    return address, public
 
 
 def _is_direct(page: gr.Blocks, number: int) -> bool | None:

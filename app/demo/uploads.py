@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import anyio.to_thread
 from gradio_client.utils import strip_invalid_filename_characters
@@ -28,6 +29,9 @@ from starlette.responses import (
 )
 
 from app.demo.refusal import Refusal
+
+if TYPE_CHECKING:  # where alone the library has it
+    from python_multipart.multipart import MultipartCallbacks
 
 # Bytes of one file: a phone's raw-quality HEIC or a 50 megapixel JPEG passes.
 LARGEST_FILE = 50 * 2**20
@@ -60,12 +64,12 @@ class _Parts:
         self.files: list[Path] = []
         self.folders: list[Path] = []
         self.complete = False
-        self._open = None
+        self._open: BinaryIO | None = None
         self._headers: dict[bytes, bytes] = {}
         self._name, self._value = b"", b""
         self._size = 0
 
-    def callbacks(self) -> dict:
+    def callbacks(self) -> MultipartCallbacks:
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._header_name,
@@ -116,6 +120,7 @@ class _Parts:
         self._size += end - start
         if self._size > LARGEST_FILE:
             raise Refusal(413, f"A file may have at most {LARGEST_FILE >> 20} MB.")
+        assert self._open is not None  # since the part's headers ended
         self._open.write(data[start:end])
         if self.progress is not None:
             self.progress.came(self.files[-1].name, end - start)
@@ -228,7 +233,7 @@ class Uploads:
                     await asyncio.wait_for(progress.changed.wait(), 15)
                 progress.changed.clear()
                 came, progress.came_bytes = progress.came_bytes, 0
-                told = {"msg": "heartbeat"}
+                told: dict[str, str | int] = {"msg": "heartbeat"}
                 if came:
                     told = {"msg": "update", "orig_name": progress.name, "chunk_size": came}
                 yield f"data: {json.dumps(told)}\n\n"

@@ -359,6 +359,7 @@ def _inside_raw(
         if plain is not None and place is None:
             _check_size(plain.size, name, max_pixels)
             picture = _unpacked(plain, file, name, exif)
+            width, height = plain.size
         elif place is not None:
             _containers.check(io.BytesIO(jpeg), name, max_pixels)
             image = _opened(io.BytesIO(jpeg))
@@ -370,8 +371,8 @@ def _inside_raw(
             # Most previews leave it to the file around them which side is up.
             told = exif if orientation(own) is None and exif is not None else own
             picture = _decoded(image, jpeg[:_HEAD], name, [], told)
+            width, height = place.width, place.height
         else:
             raise ImageError(name, f"is {kind.what} without a picture in it; {kind.remedy}")
-    width, height = (place.width, place.height) if place is not None else plain.size
     note = f"is {kind.what}: the finished picture in it is used, {width} x {height} pixels"
     return replace(picture, notes=(note, *picture.notes))
