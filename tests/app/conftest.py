@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import skimage.data
 import torch
-from PIL import Image
 
 import models
 from app import images, train
+from tests.grounds import PRINT
+from tests.pieces import real_pictures, save_pieces
 
 
 @pytest.fixture(scope="session")
@@ -50,17 +50,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: [network.encode_style(images.to_tensor(pixels)) for pixels in several]
         for name, several in paintings.items()
     }
-    ground = models.Ground(
-        simplify=0.2,
-        strokes=0.5,
-        outlines=0.5,
-        tint=0.2,
-        flatten=0.05,
-        grain=0.02,
-        tone=0.4,
-        register=0.6,
-    )
-    styles["stripes"] = [replace(code, ground=ground) for code in styles["stripes"]]
+    styles["stripes"] = [replace(code, ground=PRINT) for code in styles["stripes"]]
     path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"
     models.save_checkpoint(path, network, styles, {"steps": 0})
     return path
@@ -70,15 +60,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folders(tmp_path_factory) -> Path:
     """photos/, warm/ and cold/: pieces of three real pictures that scikit-image ships."""
     root = tmp_path_factory.mktemp("training")
-    for name, pixels in (
-        ("photos", skimage.data.astronaut()),
-        ("warm", skimage.data.coffee()),
-        ("cold", skimage.data.chelsea()[:, :, ::-1]),
-    ):
-        (root / name).mkdir()
-        for i, (top, left) in enumerate(((0, 0), (60, 100), (120, 200), (172, 60))):
-            piece = np.ascontiguousarray(pixels[top : top + 128, left : left + 128])
-            Image.fromarray(piece).save(root / name / f"{i}.png")
+    for name, pixels in zip(("photos", "warm", "cold"), real_pictures(), strict=True):
+        corners = [(0, 0), (60, 100), (120, 200), (172, 60)]
+        save_pieces(root / name, pixels, corners, (128, 128))
     return root
 
 

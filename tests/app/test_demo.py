@@ -119,6 +119,7 @@ def test_a_result_is_the_painters_pixel_for_pixel(
 def test_all_that_is_optional_reaches_the_painter(
     client: Client, painter: Painter, photos: Path
 ) -> None:
+    amounts = {"brushwork": 2.5, "simplify": 2.0, "outlines": 1.5, "tint": 2.0, "tone": 1.5}
     file = client.predict(
         handle_file(photos / "chelsea.png"),
         "dots",
@@ -128,19 +129,15 @@ def test_all_that_is_optional_reaches_the_painter(
         share=0.25,
         keep_color="luminance",
         mask=handle_file(photos / "mask.png"),
-        brushwork=2.5,
-        simplify=2.0,
-        outlines=1.5,
-        tint=2.0,
-        tone=1.5,
         brush_size=2,
+        **amounts,
         api_name="/stylize",
     )
     assert Path(file).name == "chelsea-dots-stripes.png"
     wanted = painter.paint(
         images.load(photos / "chelsea.png"),
         painter.blend([("dots", 0.75), ("stripes", 0.25)]),
-        Look(2.5, 2.0, 1.5, 2.0, 1.5, strength=0.5, keep_color="luminance", brush_size=2),
+        Look(**amounts, strength=0.5, keep_color="luminance", brush_size=2),
         max_size=80,
         mask=images.gray(images.load(photos / "mask.png")),
     )

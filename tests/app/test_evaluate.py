@@ -1,10 +1,9 @@
 """The report: its numbers, that two runs agree, and what it refuses."""
 
 import json
-import resource
+from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 import pytest
 import skimage.data
 import torch
@@ -15,6 +14,8 @@ from app import evaluate
 from app.measuring import SHEET_SIDE
 from app.report import Table
 from models.judge import LinearJudge
+from tests.full_disk import full_disk
+from tests.pieces import save_pieces
 
 CLASSES = ("dots", "photo", "stripes")
 
@@ -28,11 +29,8 @@ def artworks(tmp_path_factory) -> Path:
         ("photo", skimage.data.astronaut()),
         ("stripes", skimage.data.chelsea()),
     ):
-        folder = root / "test" / name
-        folder.mkdir(parents=True)
-        for i, width in enumerate((128, 128, 200)):
-            piece = np.ascontiguousarray(pixels[60 * i : 60 * i + 128, 50 : 50 + width])
-            Image.fromarray(piece).save(folder / f"{i}.png")
+        save_pieces(root / "test" / name, pixels, [(0, 50), (60, 50)], (128, 128))
+        save_pieces(root / "test" / name, pixels, [(120, 50)], (128, 200))
     return root
 
 
@@ -159,13 +157,8 @@ def test_a_place_that_can_t_be_written_is_known_before_the_work(
 ):
     (tmp_path / "file").touch()
     monkeypatch.setattr(evaluate, "judge_real", lambda *_: pytest.fail("measured"))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if place == "full":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
+    with full_disk() if place == "full" else nullcontext():
         assert evaluate.main(swap(command, "--out", tmp_path / place)) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: --out ") and line.endswith(f"can't be written: {reason}")
     assert not (tmp_path / "full").exists()

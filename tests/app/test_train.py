@@ -2,13 +2,12 @@
 
 import csv
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from app import train
 from app.painter import Painter
 from app.samples import SHEET_SIZE
 from app.training import WholeNetwork, saving
+from tests.full_disk import full_disk
 
 SHAPE = ("--width", "8", "--blocks", "1")
 TINY = ["--size", "64", "--device", "cpu", "--codes", "medoids"]
@@ -311,20 +311,6 @@ def test_a_signal_saves_before_it_stops_and_the_run_goes_on(
     assert "--resume" in capsys.readouterr().err
     assert train.main(arguments(folders, out, "--steps", "3", "--resume", str(out))) == 0
     assert models.load_checkpoint(out).record["steps"] == 3
-
-
-@contextmanager
-def full_disk(most: int = 1000):
-    """In here no file grows beyond some bytes, as if the disk were full.
-
-    Not a fixture: those end after pytest has written the test's result, to a file maybe.
-    """
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_leaves_the_old_files_and_says_so(folders, trained, tmp_path):

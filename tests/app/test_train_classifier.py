@@ -1,8 +1,7 @@
 """Training the judge of style: the paper's schedule, what is held back, and what comes out."""
 
 import random
-import resource
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,8 @@ import models
 from app import augment, train_classifier
 from app.train_classifier import phases
 from app.views import Examples, Views, kept_views, mixed
+from tests.full_disk import full_disk
+from tests.pieces import real_pictures, save_pieces
 
 TINY = ["--size", "64", "--reduce", "6", "--views", "8", "--pictures", "24", "--batch", "8"]
 
@@ -23,17 +24,9 @@ TINY = ["--size", "64", "--reduce", "6", "--views", "8", "--pictures", "24", "--
 def artworks(tmp_path_factory) -> Path:
     """train/{cold,photo,warm}: nine pieces of each of three real pictures."""
     root = tmp_path_factory.mktemp("classes")
-    for name, pixels in (
-        ("photo", skimage.data.astronaut()),
-        ("warm", skimage.data.coffee()),
-        ("cold", skimage.data.chelsea()[:, :, ::-1]),
-    ):
-        folder = root / "train" / name
-        folder.mkdir(parents=True)
-        for i in range(9):
-            top, left = 60 * (i // 3), 90 * (i % 3)
-            piece = np.ascontiguousarray(pixels[top : top + 96, left : left + 96])
-            Image.fromarray(piece).save(folder / f"{i}.png")
+    for name, pixels in zip(("photo", "warm", "cold"), real_pictures(), strict=True):
+        corners = [(60 * (i // 3), 90 * (i % 3)) for i in range(9)]
+        save_pieces(root / "train" / name, pixels, corners, (96, 96))
     return root
 
 
@@ -149,17 +142,6 @@ def test_views_that_were_cut_short_are_made_anew(artworks, trained, tmp_path, ca
     assert "can't be used, and is made anew" in capsys.readouterr().err
     assert train_classifier.main(command) == 0
     assert "made anew" not in capsys.readouterr().err
-
-
-@contextmanager
-def full_disk(most: int):
-    """In here no file grows beyond some bytes, as if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from models.finish.flattening import Flattening
 from models.finish.simplification import simplified
 from models.objective import Batch, GeneratorObjective, Judges
 from models.strokes import Canvas
+from tests.grounds import PRINT
 
 SIDE = 64
 
@@ -222,21 +223,9 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
     config = models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
     network = models.Repainter(config)
     step = GeneratorObjective(network, torch.nn.ModuleList(), judges)
-    plain, print_ = (
-        models.Ground(),
-        models.Ground(
-            simplify=0.3,
-            strokes=0.1,
-            outlines=0.8,
-            tint=0.3,
-            flatten=0.1,
-            grain=0.05,
-            tone=0.4,
-            register=0.7,
-        ),
-    )
+    plain = models.Ground()
     canvas = Canvas([(0, 0), (40, 7), (3, 3)])
-    whole = replace(batch(3), canvas=canvas, grounds=(print_, plain, print_))
+    whole = replace(batch(3), canvas=canvas, grounds=(PRINT, plain, PRINT))
     given, shown, finishes = step._prepared(whole)
     picture = torch.rand_like(given)
     for i, ground in enumerate(whole.grounds):
@@ -244,7 +233,7 @@ def test_every_photo_is_prepared_as_its_style_wants_and_compared_with_what_is_le
         alone, on_top = network.prepare(photo, own, ground)
         assert torch.allclose(given[i : i + 1], alone, atol=1e-6)
         flattens = any(isinstance(one, Flattening) for one in on_top.filters)
-        assert flattens == (ground == print_)
+        assert flattens == (ground == PRINT)
         expected = on_top.differentiable.on(picture[i : i + 1])
         assert torch.allclose(finishes.on(picture)[i : i + 1], expected, atol=1e-4)
         assert torch.equal(expected, picture[i : i + 1]) == (ground == plain)

@@ -2,26 +2,14 @@
 
 import errno
 import os
-import resource
-from contextlib import contextmanager
 
 import pytest
 import torch
 
 from models import weights_file, whole_file
+from tests.full_disk import full_disk
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits a file's size as a disk would")
-
-
-@contextmanager
-def full_disk(most: int):
-    """In here no file grows beyond some bytes, as if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt(), OSError(28, "full")])
