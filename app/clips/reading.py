@@ -135,7 +135,7 @@ class Clip:
                 self.count += 1
                 last = frame.time
                 if last is not None:  # the last frame may be shown for long
-                    self._shown_until = last + float((frame.duration or 0) * frame.time_base)
+                    self._shown_until = last + float((frame.duration or 0) * tick_of(frame))
                 if frame.color_trc in _HIGH_DYNAMIC_RANGE:
                     self.note(
                         "its high dynamic range is read as the standard one: colors look flat"
