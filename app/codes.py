@@ -31,7 +31,7 @@ from app.grounds import add_ground_option, style_grounds
 from app.named_folders import style_folders
 from app.out import check_out, not_written
 from app.painter import available_device
-from app.terminal import file_name, show_anything, typed
+from app.terminal import failed, file_name, show_anything, typed
 from models.judge import LinearJudge
 
 
@@ -142,8 +142,7 @@ def main(argv: list[str] | None = None) -> int:
             }
             chosen = chooser.best(arguments.candidates, own)
     except (FolderError, FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     codes = {
         name: [replace(code, ground=grounds[name]) for code in own]
         for name, own in checkpoint.styles.items()
@@ -153,11 +152,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         models.save_checkpoint(out, checkpoint.network, codes, record)
     except OSError as error:
-        print(f"error: {not_written(out, error)}", file=sys.stderr)
-        return 1
+        return failed(not_written(out, error), 1)
     except models.CheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed(error, 1)
     for name, choice in chosen.items():
         shares = ", ".join(
             f"{code} {share:.2f}" for code, share in zip(choice.names, choice.accuracy, strict=True)
@@ -174,11 +171,9 @@ def _write_sheets(chooser: Chooser, folder: Path, candidates: int) -> int:
             chooser.sheet(style, path, candidates)
             print(path)
     except OSError as error:
-        print(f"error: {not_written(folder, error, option='--sheets')}", file=sys.stderr)
-        return 1
+        return failed(not_written(folder, error, option="--sheets"), 1)
     except images.ImageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed(error, 1)
     return 0
 
 

@@ -32,7 +32,7 @@ from app.measuring import (
 from app.out import check_out, not_written
 from app.painter import available_device
 from app.report import Table, contact_sheet
-from app.terminal import show_anything
+from app.terminal import failed, show_anything
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import LPIPS, frechet_distance
 from models.whole_file import writing_whole
@@ -320,15 +320,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         report, sheet = run(arguments)
     except (FolderError, FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     print("\n".join(table.markdown() for table in tables(report)))
     try:
         arguments.out.mkdir(parents=True, exist_ok=True)
         write_report(arguments.out, report, sheet)
     except OSError as error:
-        print(f"error: {not_written(arguments.out, error)}", file=sys.stderr)
-        return 1
+        return failed(not_written(arguments.out, error), 1)
     return 0
 
 

@@ -18,6 +18,12 @@ def show_anything() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def failed(reason: object, code: int) -> int:
+    """Says on stderr why a command ends here; returns its exit code."""
+    print(f"error: {reason}", file=sys.stderr)
+    return code
+
+
 def typed(text: str) -> str:
     """A name from the command line or the disk as Unicode, whatever the locale.
 

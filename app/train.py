@@ -15,7 +15,7 @@ from dataclasses import replace
 from app.grounds import add_ground_option
 from app.painter import available_device
 from app.processes import NoGPUError, Processes, together
-from app.terminal import show_anything
+from app.terminal import failed, show_anything
 from app.training import (
     LEARNING_RATE,
     PAPER_LEARNING_RATE,
@@ -235,8 +235,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         device = available_device(settings.device)
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     if settings.workers is None:
         half = (os.cpu_count() or 2) // 2
         workers = min(MOST_WORKERS, half) if device.type == "cuda" else 0
@@ -245,8 +244,7 @@ def main(argv: list[str] | None = None) -> int:
         with together(device) as processes:
             return _run(settings, processes)
     except NoGPUError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     except KeyboardInterrupt:
         print("interrupted before training began; nothing was written", file=sys.stderr)
         return 130

@@ -29,7 +29,7 @@ from app.classes import class_folders, split_folder
 from app.dataset import FolderError, PictureFolder
 from app.out import check_out, not_written
 from app.painter import available_device
-from app.terminal import show_anything
+from app.terminal import failed, show_anything
 from app.views import Examples, Views, compute_views, kept_views, mixed
 from models.backbones import BACKBONES
 from models.classifier import POOLINGS, save_classifier
@@ -403,17 +403,14 @@ def main(argv: list[str] | None = None) -> int:
         run = Run(arguments)
         check_out(out, run.size)
     except (FolderError, FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     try:
         run.train()
         save_classifier(out, run.average, run.record())
     except OSError as error:
-        print(f"error: {not_written(out, error)}", file=sys.stderr)
-        return 1
+        return failed(not_written(out, error), 1)
     except CheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed(error, 1)
     return 0
 
 

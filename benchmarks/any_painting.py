@@ -37,8 +37,8 @@ from benchmarks.gallery import (
     rank,
     real_accuracy,
     shares,
-    written,
 )
+from benchmarks.reports import written
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import edge_correlation
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
 from collections.abc import Callable
 from itertools import pairwise
@@ -35,6 +34,7 @@ import wct
 from app import color, images
 from app.look import Look
 from app.painter import Painter
+from benchmarks.reports import written
 from models.losses import gram, moments
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
@@ -202,9 +202,7 @@ def main() -> None:
             for row in rows:
                 way, *figures = row.values()
                 print(f"{way:18}" + "".join(f"{figure:14.3f}" for figure in figures))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    written(report, arguments.out)
 
 
 if __name__ == "__main__":

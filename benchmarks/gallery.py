@@ -6,7 +6,6 @@ the photos. Paintings of KEPT_OUT are never trained on, by anything but this jud
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -126,10 +125,3 @@ def shares(ranks: Sequence[int]) -> dict[str, float]:
 def mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each number of some rows."""
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]} if rows else {}
-
-
-def written(report: dict, out: Path | None) -> None:
-    """Writes a report as JSON, where a file is asked for."""
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,6 @@ python -m benchmarks.gram_ceiling --out out/gram_ceiling.json
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import torch
@@ -21,6 +20,7 @@ import models
 from app import images, shipped
 from app.choosing import spread
 from app.dataset import PictureFolder
+from benchmarks.reports import written
 from benchmarks.stylize_quality import ARTWORKS, CLASSES
 from models import losses
 
@@ -90,9 +90,8 @@ def main() -> None:
     print(f"{'style':<10} {'style loss':>10} {'content':>8}  called")
     for name, row in report["styles"].items():
         print(f"{name:<10} {row['style']:>10.3f} {row['content']:>8.3f}  {' '.join(row['called'])}")
+    written(report, arguments.out)
     if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         sheet = torch.cat([torch.cat(list(row), -1) for row in rows], -2)[None]
         picture = images.Picture(images.to_rgb(sheet))
         images.save(picture, arguments.out.with_suffix(".png"))

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 import models
 from app import images
+from app.terminal import failed
 from models.efficient import ARCHITECTURE
 from models.objective import DEEPEST_LAYER
 
@@ -118,8 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         size, quality = pack(arguments.artworks, arguments.out, arguments.budget)
     except (FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     print(f"{arguments.out}: {size / 1e6:.1f} MB at WebP quality {quality}")
     return 0
 

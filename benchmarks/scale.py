@@ -10,7 +10,6 @@ enlarged where they are too small: their content is smoother than a camera's at 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ from app.look import Look
 from app.painter import Painter
 from app.region_painter import Held
 from app.tiles import plan
+from benchmarks.reports import written
 from models import statistics as held_statistics
 from models.finish.enlargement import SIZES
 from models.network import STRIDE
@@ -371,9 +371,7 @@ def main(argv: list[str] | None = None) -> None:
             if part in arguments.only:
                 report[part] = measure(painter, photos)
     print_tables(report)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    written(report, arguments.out)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ import models
 from app import images, stylize
 from app.choosing import spread
 from app.shipped import CHECKPOINT, CLASSIFIER
-from benchmarks.gallery import SHARED, written
+from benchmarks.gallery import SHARED
+from benchmarks.reports import written
 from models import strokes
 from models.measures import regularity
 

@@ -12,7 +12,6 @@ python -m benchmarks.stylize_quality --checkpoint checkpoints/artworks.safetenso
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import random
@@ -33,6 +32,7 @@ from app.choosing import fit_judge, spread
 from app.dataset import PictureFolder
 from app.images import to_rgb
 from app.shipped import CLASSIFIER
+from benchmarks.reports import written
 from models import losses, strokes
 from models import network as network_module
 from models.efficient import STAGES
@@ -352,9 +352,7 @@ def main() -> None:
     if arguments.only != "quality":
         report["cost"] = cost(checkpoint, arguments.checkpoint, arguments.rounds)
     print_tables(report)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    written(report, arguments.out)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from app.terminal import failed
 from app.training.failures import SaveError, TrainingError
 from app.training.files import read_state
 from app.training.run import Run
@@ -101,11 +102,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         step = keep(options.state, options.out)
     except SaveError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed(error, 1)
     except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     print(f"{options.out}: step {step}, {options.out.stat().st_size / 2**20:.1f} MiB")
     return 0
 
