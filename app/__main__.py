@@ -8,12 +8,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app import images, shipped
+from app import shipped
 from app.limits import LONGEST_QUEUE
+from app.options import add_max_pixels, positive
 from app.own_folder import own_folder
 from app.painter import Painter
 
@@ -29,16 +30,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--share", action="store_true", help="a public link through gradio's relay")
     parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT, metavar="FILE")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
-    parser.add_argument(
-        "--max-pixels",
-        type=_pixels,
-        default=images.MAX_PIXELS,
-        metavar="N",
-        help="refuse larger photos, in pixels (default %(default)s)",
-    )
+    add_max_pixels(parser)
     parser.add_argument(
         "--max-queue",
-        type=_waiting,
+        type=positive,
         default=LONGEST_QUEUE,
         metavar="N",
         help="visitors who may wait; others are asked to come back (default %(default)s)",
@@ -187,19 +182,6 @@ def _port(text: str) -> int:
     return number
 
 
-def _waiting(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"at least 1 visitor may wait, not {text}")
-    return number
-
-
-def _host(text: str) -> str:
-    if re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", text) is None:
-        raise argparse.ArgumentTypeError(f"a host is written as example.org, not {text}")
-    return text
-
-
 def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text.strip("[]")))
@@ -209,23 +191,18 @@ def _address(text: str) -> str:
         ) from None
 
 
-def _root_path(text: str) -> str:
-    if re.fullmatch(r"(https?://[\w.:\[\]-]+)?(/[\w.~-]+)*/?", text) is None:
-        raise argparse.ArgumentTypeError(f"a path is written as /repaint, not {text}")
-    return text
+def _written_as(pattern: str, what: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise argparse.ArgumentTypeError(f"{what}, not {text}")
+        return text
+
+    return check
 
 
-def _origin(text: str) -> str:
-    if re.fullmatch(r"https?://[\w.:\[\]-]+", text) is None:
-        raise argparse.ArgumentTypeError(f"an origin is written as https://example.org, not {text}")
-    return text
-
-
-def _pixels(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a photo has at least 1 pixel, not {text}")
-    return number
+_host = _written_as(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", "a host is written as example.org")
+_root_path = _written_as(r"(https?://[\w.:\[\]-]+)?(/[\w.~-]+)*/?", "a path is written as /repaint")
+_origin = _written_as(r"https?://[\w.:\[\]-]+", "an origin is written as https://example.org")
 
 
 if __name__ == "__main__":

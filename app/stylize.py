@@ -27,6 +27,7 @@ from app.batch import Outcome
 from app.limits import Limits
 from app.listing import CommandError, plan, read_list
 from app.look import OPTIONS, Look, chosen, explained
+from app.options import add_max_pixels, positive
 from app.painter import Painter, Region
 from models import whole_file
 
@@ -285,18 +286,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--tile",
-        type=_positive,
+        type=positive,
         metavar="PX",
         help="paint in tiles of this side; the default does so for pictures too large to paint "
         "at once",
     )
-    parser.add_argument(
-        "--max-pixels",
-        type=_positive,
-        default=images.MAX_PIXELS,
-        metavar="N",
-        help="refuse larger photos, in pixels (default: %(default)s)",
-    )
+    add_max_pixels(parser)
     parser.add_argument(
         "--format",
         choices=images.FORMATS,
@@ -325,7 +320,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--jobs",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="photos read, and pictures painted and written, at the same time (default: 1). On a "
         "CPU each has its share of the cores and its own memory; 0.4 GB a megapixel is usual. A "
@@ -333,7 +328,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--batch",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="pictures of one size painted at the same time (default: 1; on a GPU, "
         f"{TOGETHER_ON_A_GPU}, if they are small)",
@@ -365,7 +360,7 @@ def add_style_options(parser: argparse.ArgumentParser) -> None:
         _add_option(parser, option)
     parser.add_argument(
         "--max-size",
-        type=_positive,
+        type=positive,
         metavar="PX",
         help="shrink to this many pixels on the longest side",
     )
@@ -434,16 +429,6 @@ def _blend(text: str) -> tuple[str, float]:
     if not style or not 0 <= weight < float("inf"):
         raise argparse.ArgumentTypeError(f"must be NAME|IMAGE=WEIGHT, got {text!r}")
     return style, weight
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
-    return value
 
 
 if __name__ == "__main__":

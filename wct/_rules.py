@@ -237,7 +237,18 @@ class Clip(Rule):
 
 
 @dataclass(frozen=True)
-class Taylor(Rule):
+class _OfDegree(Rule):
+    """A series, or what stands for one, up to a power of r."""
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        if self.degree < 0:
+            raise ValueError(f"degree must be at least 0, got {self.degree}")
+
+
+@dataclass(frozen=True)
+class Taylor(_OfDegree):
     """(1/l_i)(1 + r + ... + r^degree), eq. 9 of Robust Differentiable SVD, in closed form.
 
     Bounded by (degree + 1)/l_i, which it is at equal values.
@@ -248,10 +259,6 @@ class Taylor(Rule):
 
     degree: int = 9
     name: ClassVar[str] = "taylor"
-
-    def __post_init__(self) -> None:
-        if self.degree < 0:
-            raise ValueError(f"degree must be at least 0, got {self.degree}")
 
     def coefficients(self, values: Tensor) -> Tensor:
         large, small = _ordered_pairs(values)
@@ -282,7 +289,7 @@ def _pade_poles(count: int) -> tuple[tuple[float, float], ...]:
 
 
 @dataclass(frozen=True)
-class Pade(Rule):
+class Pade(_OfDegree):
     """(1/l_i) P(r)/Q(r), a Pade approximant of 1/(1 - r) that is matched to a degree (SVD-Pade).
 
     Eqs. 17-21 of "Why Approximate Matrix Square Root Outperforms Accurate SVD". As they stand,
@@ -308,12 +315,7 @@ class Pade(Rule):
         degree: the highest power of r that is matched, at least 0.
     """
 
-    degree: int = 100
     name: ClassVar[str] = "pade"
-
-    def __post_init__(self) -> None:
-        if self.degree < 0:
-            raise ValueError(f"degree must be at least 0, got {self.degree}")
 
     def coefficients(self, values: Tensor) -> Tensor:
         large, small = _ordered_pairs(values)
@@ -349,7 +351,7 @@ class Pade(Rule):
 
 
 @dataclass(frozen=True)
-class PadeSurrogate(Rule):
+class PadeSurrogate(_OfDegree):
     """(1/l_i) / (1 - r + delta r^(degree + 1)): what `Pade` comes to, at the cost of a power.
 
     No approximant of a degree, but a rational function with its properties: it agrees with the
@@ -361,12 +363,7 @@ class PadeSurrogate(Rule):
         degree: the highest power of r that is matched, at least 0.
     """
 
-    degree: int = 100
     name: ClassVar[str] = "pade_surrogate"
-
-    def __post_init__(self) -> None:
-        if self.degree < 0:
-            raise ValueError(f"degree must be at least 0, got {self.degree}")
 
     def coefficients(self, values: Tensor) -> Tensor:
         large, _ = _ordered_pairs(values)

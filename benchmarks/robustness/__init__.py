@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.robustness.trial import Trial
+
 PARTS = ("pictures", "clips", "checkpoints", "api", "server")
 
 
@@ -30,3 +32,22 @@ class Outcome:
 
     def count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
+
+    def judge(self, trial: Trial, name: str, file: str, slowest: float, most_memory: float) -> None:
+        """Count what became of a file, and note as faults what should not have.
+
+        Args:
+            name: of the file and what was done to it, so that it can be made again.
+            file: what a refusal must name.
+            slowest, most_memory: seconds and MB that a trial may take.
+        """
+        self.count(trial.kind)
+        for figure, value in (("slowest_s", trial.seconds), ("peak_mb", trial.peak_mb)):
+            self.figures[figure] = max(self.figures.get(figure, 0.0), round(value, 2))
+        told = f"{name}: {trial.kind} in {trial.seconds:.1f} s and {trial.peak_mb:.0f} MB"
+        wrong = trial.kind not in ("done", "refused")
+        if wrong or trial.seconds > slowest or trial.peak_mb > most_memory:
+            last = "".join(trial.text.strip().splitlines()[-1:])
+            self.faults.append(f"{told}: {last[:200]}")
+        if trial.kind == "refused" and file not in trial.text:
+            self.faults.append(f"{told}: the file isn't named: {trial.text[:200]}")

@@ -34,7 +34,6 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
     whole = shipped.CHECKPOINT.read_bytes()
     length = struct.unpack("<Q", whole[:8])[0]
     tables, tensors = json.loads(whole[8 : 8 + length]), whole[8 + length :]
-    slowest = peak = 0.0
     with (
         tempfile.TemporaryDirectory() as folder,
         testing(f"{__name__}:load", ["models:CheckpointError"]) as tester,
@@ -44,18 +43,8 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
             path = Path(folder, f"{number}-{name}.safetensors")
             path.write_bytes(mutation(generator, json.loads(json.dumps(tables)), tensors))
             trial = tester.try_one(str(path))
-            outcome.count(trial.kind)
-            slowest, peak = max(slowest, trial.seconds), max(peak, trial.peak_mb)
-            wrong = trial.kind not in ("done", "refused")
-            if wrong or trial.seconds > SLOWEST or trial.peak_mb > MOST_MEMORY:
-                outcome.faults.append(
-                    f"number {number}, {name}: {trial.kind} in {trial.seconds:.1f} s and "
-                    f"{trial.peak_mb:.0f} MB: {trial.text.strip().splitlines()[-1][:200]}"
-                )
-            if trial.kind == "refused" and path.name not in trial.text:
-                outcome.faults.append(f"number {number}, {name}: the file isn't named")
+            outcome.judge(trial, f"number {number}, {name}", path.name, SLOWEST, MOST_MEMORY)
             path.unlink()
-    outcome.figures = {"slowest_s": round(slowest, 2), "peak_mb": round(peak)}
     return outcome
 
 

@@ -91,7 +91,6 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
     """Tries each in a process of its own."""
     outcome = Outcome()
     clips = {kind[0]: _clip(*kind) for kind in KINDS}
-    slowest = peak = 0.0
     for function, count in (("read", options.clips), ("paint", options.painted_clips)):
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -103,21 +102,12 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
                 path = Path(folder, f"{function}-{number}-{name}.{suffix}")
                 path.write_bytes(mutation(generator, clips[suffix]))
                 trial = tester.try_one(str(path))
-                outcome.count(trial.kind)
-                slowest, peak = max(slowest, trial.seconds), max(peak, trial.peak_mb)
-                told = f"{path.name}: {trial.kind} in {trial.seconds:.1f} s, {trial.peak_mb:.0f} MB"
-                wrong = trial.kind not in ("done", "refused")
-                if wrong or trial.seconds > SLOWEST or trial.peak_mb > MOST_MEMORY:
-                    last = trial.text.strip().splitlines()[-1:]
-                    outcome.faults.append(f"{told}: {''.join(last)[:200]}")
-                if trial.kind == "refused" and path.name not in trial.text:
-                    outcome.faults.append(f"{told}: the file isn't named: {trial.text[:200]}")
+                outcome.judge(trial, path.name, path.name, SLOWEST, MOST_MEMORY)
                 left = [file for file in Path(folder).iterdir() if file != path]
                 if any(file.suffix == ".part" for file in left):
-                    outcome.faults.append(f"{told}: half of a result is left")
+                    outcome.faults.append(f"{path.name}: half of a result is left")
                 for file in (path, *left):
                     file.unlink(missing_ok=True)
-    outcome.figures = {"slowest_s": round(slowest, 2), "peak_mb": round(peak)}
     return outcome
 
 

@@ -55,7 +55,6 @@ def paint(path: str) -> str:
 def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
     """Reads each in a process of its own, and paints some of those that can be."""
     outcome = Outcome()
-    slowest = peak = 0.0
     readable: list[tuple[str, bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
         refusals = ["app.images:ImageError"]
@@ -67,16 +66,8 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
                 path = Path(folder, f"{number}.{kind}")
                 path.write_bytes(mutated)
                 trial = tester.try_one(str(path))
-                outcome.count(trial.kind)
-                slowest, peak = max(slowest, trial.seconds), max(peak, trial.peak_mb)
-                wrong = trial.kind not in ("done", "refused")
-                if wrong or trial.seconds > SLOWEST or trial.peak_mb > MOST_MEMORY:
-                    outcome.faults.append(
-                        f"number {number}, {kind}, {what}: {trial.kind} in {trial.seconds:.1f} s "
-                        f"and {trial.peak_mb:.0f} MB: {(trial.text.splitlines() or [''])[-1][:200]}"
-                    )
-                if trial.kind == "refused" and path.name not in trial.text:
-                    outcome.faults.append(f"number {number}, {kind}, {what}: the file isn't named")
+                name = f"number {number}, {kind}, {what}"
+                outcome.judge(trial, name, path.name, SLOWEST, MOST_MEMORY)
                 if trial.kind == "done" and mutated != data:
                     readable.append((f"{number}.{kind}", mutated))
                 path.unlink()
@@ -91,7 +82,6 @@ def run(options: argparse.Namespace, generator: random.Random) -> Outcome:
                 if trial.kind != "done":
                     outcome.faults.append(f"painting {name}: {trial.text.splitlines()[-1][:200]}")
                 path.unlink()
-    outcome.figures = {"slowest_s": round(slowest, 2), "peak_mb": round(peak)}
     return outcome
 
 

@@ -9,24 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wct
+from benchmarks.spectral_tables import EPS, PAPER_PADE, PAPER_TAYLOR, RATIOS
 from wct._rules import RULES, power_differences
-
-EPS = torch.finfo(torch.float64).eps
-RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
-
-# Tables 6, 8 and 9 of "Why Approximate Matrix Square Root Outperforms Accurate SVD".
-TAYLOR_ERRORS = {
-    50: (9e-19, 7e-18, 9e-16, 4e-8, 5e-2, 60, 950),
-    100: (9e-19, 7e-18, 2e-21, 8e-16, 2e-4, 36, 904),
-    200: (9e-19, 7e-18, 2e-21, 4e-17, 6e-9, 13, 817),
-    300: (9e-19, 7e-18, 1e-21, 4e-17, 1e-13, 5, 740),
-}
-PADE_ERRORS = {
-    50: (2e-18, 3e-17, 2e-20, 6e-17, 3e-16, 1e-13, 1e-12),
-    100: (9e-19, 5e-18, 1e-21, 5e-17, 3e-16, 8e-13, 3e-10),
-    200: (2e-18, 1e-17, 6e-21, 6e-18, 1e-15, 1e-13, 2e-10),
-    300: (1e-18, 8e-18, 6e-21, 5e-17, 2e-15, 1e-13, 5e-10),
-}
 
 spectra = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(
     lambda values: torch.tensor(sorted(values, reverse=True), dtype=torch.float64)
@@ -76,9 +60,9 @@ def test_taylor_keeps_the_direction_of_equal_values():
     assert third_column(wct.Taylor(9), (0.5, 0.5, 0.5)) == pytest.approx((20, 20))
 
 
-@pytest.mark.parametrize("degree", TAYLOR_ERRORS)
+@pytest.mark.parametrize("degree", PAPER_TAYLOR)
 def test_taylor_error_is_the_papers_where_the_remainder_dominates(degree):
-    for ratio, paper in zip(RATIOS, TAYLOR_ERRORS[degree], strict=True):
+    for ratio, paper in zip(RATIOS, PAPER_TAYLOR[degree], strict=True):
         error = abs(of_ratio(wct.Taylor(degree), ratio) - 1 / (1 - ratio))
         remainder = ratio ** (degree + 1) / (1 - ratio)
         if remainder > 1e-14:
@@ -93,9 +77,9 @@ PADES = (wct.Pade, wct.PadeSurrogate)
 
 
 @pytest.mark.parametrize("rule", PADES)
-@pytest.mark.parametrize("degree", PADE_ERRORS)
+@pytest.mark.parametrize("degree", PAPER_PADE)
 def test_pade_error_is_at_most_the_papers(degree, rule):
-    for ratio, paper in zip(RATIOS, PADE_ERRORS[degree], strict=True):
+    for ratio, paper in zip(RATIOS, PAPER_PADE[degree], strict=True):
         assert abs(of_ratio(rule(degree), ratio) - 1 / (1 - ratio)) <= paper
 
 
