@@ -12,9 +12,10 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from app.classes import class_folders, split_folder
 from app.dataset import FolderError
+from benchmarks.cells import Cell, Cells
 
 ROOT = Path(__file__).resolve().parents[1]
 ARTWORKS = ROOT.parent / "shared" / "artworks"
@@ -422,6 +424,36 @@ def changed(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     return replace(recipe, **{key: value for key, value in given.items() if value is not None})
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How much is run: a recipe, how many seeds a row, and crops of the artworks, a class."""
+
+    recipe: Recipe
+    runs: int
+    crops: int = 4000
+
+
+def plan_of(plans: Mapping[str, Plan], options: argparse.Namespace) -> Any:
+    """The size's plan with what the command line says instead."""
+    plan = plans["quick" if options.quick else options.size]
+    runs = plan.runs if options.runs is None else options.runs
+    return replace(plan, recipe=changed(plan.recipe, options), runs=runs)
+
+
+def read_for(options: argparse.Namespace, crops: int) -> Split:
+    """The data that the command line names; crops are kept beside the finished runs."""
+    return read(options.data, options.folder, crops=crops, keep=options.work / "crops.pt")
+
+
+def begun_report(plan: Any, options: argparse.Namespace, cells: list[Cell], kept: Cells) -> dict:
+    """What every report says: the data, the plan, how much of it is missing, the notes."""
+    missing = sum(cell not in kept for cell in cells)
+    begun = {"data": options.data, "plan": asdict(plan), "planned": len(cells), "missing": missing}
+    if options.notes is not None:
+        begun["notes"] = options.notes.read_text(encoding="utf-8").strip()
+    return begun
+
+
 def write(report: dict, lines: list[str], out: Path, name: str) -> None:
     """A page and its numbers; prints the page."""
     out.mkdir(parents=True, exist_ok=True)
@@ -429,6 +461,12 @@ def write(report: dict, lines: list[str], out: Path, name: str) -> None:
     text = "\n".join(lines) + "\n"
     (out / f"{name}.md").write_text(text, encoding="utf-8")
     print(text)
+
+
+def notes_of(report: dict) -> list[str]:
+    """The end of a page, where there is anything to note."""
+    notes = report.get("notes")
+    return ["", "## What it shows", "", notes] if notes else []
 
 
 def data_line(data: str, crops: int) -> str:

@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -29,18 +29,22 @@ from torch import Tensor, nn
 
 import wct
 from app.dataset import FolderError
+from app.terminal import failed
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
     STEM,
+    Plan,
     Recipe,
     ResNet,
     Split,
-    changed,
+    begun_report,
     data_line,
     mean_and_spread,
     missing_line,
+    notes_of,
     parser_of,
-    read,
+    plan_of,
+    read_for,
     recipe_line,
     table,
     train,
@@ -273,23 +277,22 @@ def step_times(
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much is run: a recipe, how many seeds a row, and rounds of steps that are timed."""
+class TimedPlan(Plan):
+    """How much is run, and rounds of steps that are timed."""
 
-    recipe: Recipe
-    runs: int = 10
-    crops: int = 4000
     rounds: int = 20
 
 
 PLANS = {
-    "quick": Plan(Recipe(steps=15, batch=8, width=2, tested=100), runs=2, crops=100, rounds=2),
-    "short": Plan(Recipe(steps=40, batch=16, width=4, tested=250), runs=3, crops=1000, rounds=7),
-    "full": Plan(Recipe(steps=350 * 390)),
+    "quick": TimedPlan(Recipe(15, batch=8, width=2, tested=100), runs=2, crops=100, rounds=2),
+    "short": TimedPlan(
+        Recipe(steps=40, batch=16, width=4, tested=250), runs=3, crops=1000, rounds=7
+    ),
+    "full": TimedPlan(Recipe(350 * 390), runs=10),
 }
 
 
-def cells_of(plan: Plan, data: str) -> list[Cell]:
+def cells_of(plan: TimedPlan, data: str) -> list[Cell]:
     """All runs, a seed after the other, so that what is stopped early is even."""
     common = {"data": data, "crops": plan.crops, **asdict(plan.recipe)}
     return [
@@ -446,45 +449,31 @@ def page(report: dict) -> list[str]:
             *time_rows(report["times"]),
         ]
     lines += ["", f"![Condition numbers through the training]({NAME}.png)"]
-    notes = report.get("notes")
-    return lines + (["", "## What it shows", "", notes] if notes else [])
+    return lines + notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parser_of(__doc__, NAME, PLANS).parse_args(argv)
-    plan = PLANS["quick" if options.quick else options.size]
-    plan = replace(
-        plan,
-        recipe=changed(plan.recipe, options),
-        runs=plan.runs if options.runs is None else options.runs,
-    )
+    plan = plan_of(PLANS, options)
     cells = cells_of(plan, options.data)
     timing: Cell = {"part": "times", **asdict(plan.recipe), "rounds": plan.rounds}
     timing["device"] = options.device
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read(
-                options.data, options.folder, crops=plan.crops, keep=options.work / "crops.pt"
-            )
+            split = read_for(options, plan.crops)
             if timing not in kept:
                 side, classes = split.train.pictures.shape[-1], split.train.classes
                 taken = step_times(plan.recipe, side, classes, plan.rounds, options.device)
                 kept.keep(timing, taken)
             kept.fill(cells, lambda cell: run(cell, split, options.device), "runs")
     except (FolderError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     report = {
-        "data": options.data,
-        "plan": asdict(plan),
-        "planned": len(cells),
-        "missing": sum(cell not in kept for cell in cells),
+        **begun_report(plan, options, cells, kept),
         "found": summary(kept.found(cells)),
         "times": kept.get(timing),
     }
-    if options.notes is not None:
-        report["notes"] = options.notes.read_text(encoding="utf-8").strip()
     options.out.mkdir(parents=True, exist_ok=True)
     draw(report, options.out / f"{NAME}.png")
     write(report, page(report), options.out, NAME)

@@ -13,7 +13,6 @@ python -m benchmarks.decorrelated_bn --data cifar10 --folder data/ --device cuda
 
 from __future__ import annotations
 
-import argparse
 import collections
 import statistics
 import sys
@@ -27,20 +26,25 @@ from torch import Tensor, nn
 
 import wct
 from app.dataset import FolderError
+from app.terminal import failed
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
-    DATA,
     STEM,
     Recipe,
     ResNet,
     Split,
+    begun_report,
+    changed,
     mean_and_spread,
-    read,
+    notes_of,
+    parser_of,
+    read_for,
     table,
     train,
-    write_json,
+    write,
 )
 
+NAME = "decorrelated_bn"
 SIZES = (4, 8, 16, 32, 64)
 BATCH_NORM = "BatchNorm"
 
@@ -542,54 +546,27 @@ def page(report: dict) -> list[str]:
         "",
         "![Success rates, training losses and times](decorrelated_bn.png)",
     ]
-    notes = report.get("notes")
-    return lines + (["", "## What it shows", "", notes] if notes else [])
+    return lines + notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="minutes; the same as --size quick")
-    add("--size", choices=PLANS, default="full", help="how much is run (full: days, on a GPU)")
-    add("--data", choices=DATA, default="artworks")
-    add("--folder", type=Path, help="where the data lies")
-    add("--width", type=int, help="channels of the first stage, instead of the size's")
-    add("--depth", type=int, choices=(18, 50), help="of the ResNet (18)")
-    add("--steps", type=int, help="of a run, instead of the size's")
-    add("--runs", type=int, help="seeds a cell for success rates")
-    add("--error-runs", type=int, help="seeds a cell for errors")
-    add("--device", default="cpu")
-    add("--out", type=Path, default=Path("docs"), help="folder for page, JSON and PNG")
-    add("--work", type=Path, default=Path("out/decorrelated_bn"), help="folder for finished runs")
-    add("--notes", type=Path, help="a file of Markdown that ends the page")
-    add("--write-only", action="store_true", help="write the page of what is finished")
+    parser = parser_of(__doc__, NAME, PLANS)
+    parser.add_argument("--error-runs", type=int, help="seeds a cell for errors, like --runs")
     options = parser.parse_args(argv)
     plan = PLANS["quick" if options.quick else options.size]
-    changed = {
-        key: value
-        for key, value in (
-            ("width", options.width),
-            ("depth", options.depth),
-            ("steps", options.steps),
-        )
-        if value is not None
-    }
     plan = replace(
         plan,
-        success=replace(plan.success, **changed),
-        errors=replace(plan.errors, **changed),
+        success=changed(plan.success, options),
+        errors=changed(plan.errors, options),
         runs=plan.runs if options.runs is None else options.runs,
         error_runs=plan.error_runs if options.error_runs is None else options.error_runs,
     )
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read(
-                options.data, options.folder, crops=plan.crops, keep=options.work / "crops.pt"
-            )
+            split = read_for(options, plan.crops)
     except (FolderError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     success = cells_of("success", plan, options.data, plan.runs)
     errors = cells_of("errors", plan, options.data, plan.error_runs)
     hyperparameters = cells_of_hyperparameters(plan, options.data)
@@ -610,10 +587,7 @@ def main(argv: list[str] | None = None) -> int:
                 kept.keep(timing, times(plan.rounds, plan.time_batch, options.device))
     planned = [*success, *hyperparameters, *errors]
     report = {
-        "data": options.data,
-        "plan": asdict(plan),
-        "planned": len(planned),
-        "missing": sum(cell not in kept for cell in planned),
+        **begun_report(plan, options, planned, kept),
         "success": summary(kept.found(success)),
         "errors": summary(kept.found(errors)),
         "hyperparameter_table": hyperparameter_table(kept.found(hyperparameters)),
@@ -628,14 +602,9 @@ def main(argv: list[str] | None = None) -> int:
             if cell["seed"] == 0 and cell["d"] in (1, SIZES[-1])
         },
     }
-    if options.notes is not None:
-        report["notes"] = options.notes.read_text(encoding="utf-8").strip()
     options.out.mkdir(parents=True, exist_ok=True)
-    draw(report, options.out / "decorrelated_bn.png")
-    write_json(options.out / "decorrelated_bn.json", report)
-    text = "\n".join(page(report)) + "\n"
-    (options.out / "decorrelated_bn.md").write_text(text, encoding="utf-8")
-    print(text)
+    draw(report, options.out / f"{NAME}.png")
+    write(report, page(report), options.out, NAME)
     return 0
 
 

@@ -15,7 +15,7 @@ import collections
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -23,17 +23,21 @@ from torch import Tensor, nn
 
 import wct
 from app.dataset import FolderError
+from app.terminal import failed
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
+    Plan,
     Recipe,
     ResNet,
     Split,
-    changed,
+    begun_report,
     data_line,
     mean_and_spread,
     missing_line,
+    notes_of,
     parser_of,
-    read,
+    plan_of,
+    read_for,
     recipe_line,
     table,
     train,
@@ -119,19 +123,10 @@ PARTS = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How much is run: a recipe, and how many seeds a row."""
-
-    recipe: Recipe
-    runs: int = 5
-    crops: int = 4000
-
-
 PLANS = {
     "quick": Plan(Recipe(steps=15, batch=8, width=2, tested=100), runs=2, crops=100),
     "short": Plan(Recipe(steps=40, batch=16, width=4, tested=500), runs=3, crops=1000),
-    "full": Plan(Recipe(steps=350 * 390)),
+    "full": Plan(Recipe(steps=350 * 390), runs=5),
 }
 
 
@@ -264,38 +259,24 @@ def page(report: dict) -> list[str]:
     for part, (title, _, _) in PARTS.items():
         lines += ["", f"## {title}", "", *rows_of(part, report["found"][part])]
     lines += ["", f"![Errors and training losses]({NAME}.png)"]
-    notes = report.get("notes")
-    return lines + (["", "## What it shows", "", notes] if notes else [])
+    return lines + notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parser_of(__doc__, NAME, PLANS).parse_args(argv)
-    plan = PLANS["quick" if options.quick else options.size]
-    plan = replace(
-        plan,
-        recipe=changed(plan.recipe, options),
-        runs=plan.runs if options.runs is None else options.runs,
-    )
+    plan = plan_of(PLANS, options)
     cells = cells_of(plan, options.data)
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read(
-                options.data, options.folder, crops=plan.crops, keep=options.work / "crops.pt"
-            )
+            split = read_for(options, plan.crops)
             kept.fill(cells, lambda cell: run(cell, split, options.device), "runs")
     except (FolderError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     report = {
-        "data": options.data,
-        "plan": asdict(plan),
-        "planned": len(cells),
-        "missing": sum(cell not in kept for cell in cells),
+        **begun_report(plan, options, cells, kept),
         "found": summary(kept.found(cells)),
     }
-    if options.notes is not None:
-        report["notes"] = options.notes.read_text(encoding="utf-8").strip()
     options.out.mkdir(parents=True, exist_ok=True)
     draw(report, options.out / f"{NAME}.png")
     write(report, page(report), options.out, NAME)
