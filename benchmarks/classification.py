@@ -8,14 +8,12 @@ with stride 1, the norm layer under test after it, no pooling between, four stag
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +25,6 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from app.classes import class_folders, split_folder
 from app.dataset import FolderError
-from benchmarks.cells import Cell, Cells
 
 ROOT = Path(__file__).resolve().parents[1]
 ARTWORKS = ROOT.parent / "shared" / "artworks"
@@ -393,103 +390,3 @@ def write_json(path: Path, report: dict) -> None:
         return value
 
     path.write_text(json.dumps(plain(report), indent=1) + "\n", encoding="utf-8")
-
-
-# --- command lines ----------------------------------------------------------------------------
-
-
-def parser_of(doc: str, name: str, sizes: Iterable[str]) -> argparse.ArgumentParser:
-    """The options that the papers' experiments share."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    add = parser.add_argument
-    add("--quick", action="store_true", help="minutes; the same as --size quick")
-    add("--size", choices=list(sizes), default="full", help="how much is run (full: days, a GPU)")
-    add("--data", choices=DATA, default="artworks")
-    add("--folder", type=Path, help="where the data lies")
-    add("--width", type=int, help="channels of the first stage, instead of the size's")
-    add("--depth", type=int, choices=(18, 50), help="of the ResNet (18)")
-    add("--steps", type=int, help="of a run, instead of the size's")
-    add("--runs", type=int, help="seeds a cell, instead of the size's")
-    add("--device", default="cpu")
-    add("--out", type=Path, default=Path("docs"), help="folder for page, JSON and PNG")
-    add("--work", type=Path, default=Path("out") / name, help="folder for finished runs")
-    add("--notes", type=Path, help="a file of Markdown that ends the page")
-    add("--write-only", action="store_true", help="write the page of what is finished")
-    return parser
-
-
-def changed(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """The recipe with what the command line says instead."""
-    given = {key: getattr(options, key) for key in ("width", "depth", "steps")}
-    return replace(recipe, **{key: value for key, value in given.items() if value is not None})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much is run: a recipe, how many seeds a row, and crops of the artworks, a class."""
-
-    recipe: Recipe
-    runs: int
-    crops: int = 4000
-
-
-def plan_of(plans: Mapping[str, Plan], options: argparse.Namespace) -> Any:
-    """The size's plan with what the command line says instead."""
-    plan = plans["quick" if options.quick else options.size]
-    runs = plan.runs if options.runs is None else options.runs
-    return replace(plan, recipe=changed(plan.recipe, options), runs=runs)
-
-
-def read_for(options: argparse.Namespace, crops: int) -> Split:
-    """The data that the command line names; crops are kept beside the finished runs."""
-    return read(options.data, options.folder, crops=crops, keep=options.work / "crops.pt")
-
-
-def begun_report(plan: Any, options: argparse.Namespace, cells: list[Cell], kept: Cells) -> dict:
-    """What every report says: the data, the plan, how much of it is missing, the notes."""
-    missing = sum(cell not in kept for cell in cells)
-    begun = {"data": options.data, "plan": asdict(plan), "planned": len(cells), "missing": missing}
-    if options.notes is not None:
-        begun["notes"] = options.notes.read_text(encoding="utf-8").strip()
-    return begun
-
-
-def write(report: dict, lines: list[str], out: Path, name: str) -> None:
-    """A page and its numbers; prints the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / f"{name}.json", report)
-    text = "\n".join(lines) + "\n"
-    (out / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text)
-
-
-def notes_of(report: dict) -> list[str]:
-    """The end of a page, where there is anything to note."""
-    notes = report.get("notes")
-    return ["", "## What it shows", "", notes] if notes else []
-
-
-def data_line(data: str, crops: int) -> str:
-    """What was trained on, as an item of a page's list."""
-    if data != "artworks":
-        return f"- Data: {data}."
-    return (
-        f"- Data: {CROP} px crops of pictures brought to {SHORT_SIDE} px, five classes, {crops} a "
-        f"class for training and {crops // 5} for testing, split by picture (the papers: CIFAR and "
-        "ImageNet)."
-    )
-
-
-def recipe_line(recipe: dict, runs: int) -> str:
-    tested = recipe["tested"] or "all"
-    return (
-        f"- Runs: {runs} seeds a row, {recipe['steps']} steps of {recipe['batch']} pictures, "
-        f"ResNet{recipe['depth']}, first stage {recipe['width']} channels wide, tested on {tested} "
-        "pictures (the papers: 350 epochs of 50,000, 137,000 steps of 128, width 64)."
-    )
-
-
-def missing_line(report: dict) -> str:
-    if not report["missing"]:
-        return "- Nothing of this plan is missing."
-    return f"- Missing of this plan: {report['missing']} of {report['planned']} runs."

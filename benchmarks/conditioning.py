@@ -30,25 +30,16 @@ from torch import Tensor, nn
 import wct
 from app.dataset import FolderError
 from app.terminal import failed
+from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
     STEM,
-    Plan,
     Recipe,
     ResNet,
     Split,
-    begun_report,
-    data_line,
     mean_and_spread,
-    missing_line,
-    notes_of,
-    parser_of,
-    plan_of,
-    read_for,
-    recipe_line,
     table,
     train,
-    write,
 )
 from wct import orthogonal
 
@@ -277,7 +268,7 @@ def step_times(
 
 
 @dataclass(frozen=True)
-class TimedPlan(Plan):
+class TimedPlan(experiments.Plan):
     """How much is run, and rounds of steps that are timed."""
 
     rounds: int = 20
@@ -424,9 +415,9 @@ def page(report: dict) -> list[str]:
         "",
         "## What was run",
         "",
-        data_line(report["data"], plan["crops"]),
-        recipe_line(plan["recipe"], plan["runs"]),
-        missing_line(report),
+        experiments.data_line(report["data"], plan["crops"]),
+        experiments.recipe_line(plan["recipe"], plan["runs"]),
+        experiments.missing_line(report),
         "",
         "## ZCA (Tables 1 to 4, Figs. 2 to 4)",
         "",
@@ -449,19 +440,19 @@ def page(report: dict) -> list[str]:
             *time_rows(report["times"]),
         ]
     lines += ["", f"![Condition numbers through the training]({NAME}.png)"]
-    return lines + notes_of(report)
+    return lines + experiments.notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = parser_of(__doc__, NAME, PLANS).parse_args(argv)
-    plan = plan_of(PLANS, options)
+    options = experiments.parser_of(__doc__, NAME, PLANS).parse_args(argv)
+    plan = experiments.plan_of(PLANS, options)
     cells = cells_of(plan, options.data)
     timing: Cell = {"part": "times", **asdict(plan.recipe), "rounds": plan.rounds}
     timing["device"] = options.device
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read_for(options, plan.crops)
+            split = experiments.read_for(options, plan.crops)
             if timing not in kept:
                 side, classes = split.train.pictures.shape[-1], split.train.classes
                 taken = step_times(plan.recipe, side, classes, plan.rounds, options.device)
@@ -470,13 +461,11 @@ def main(argv: list[str] | None = None) -> int:
     except (FolderError, ValueError) as error:
         return failed(error, 2)
     report = {
-        **begun_report(plan, options, cells, kept),
+        **experiments.begun_report(plan, options, cells, kept),
         "found": summary(kept.found(cells)),
         "times": kept.get(timing),
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    draw(report, options.out / f"{NAME}.png")
-    write(report, page(report), options.out, NAME)
+    experiments.write(report, page(report), draw, options.out / NAME)
     return 0
 
 

@@ -27,21 +27,16 @@ from torch import Tensor, nn
 import wct
 from app.dataset import FolderError
 from app.terminal import failed
+from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
     STEM,
     Recipe,
     ResNet,
     Split,
-    begun_report,
-    changed,
     mean_and_spread,
-    notes_of,
-    parser_of,
-    read_for,
     table,
     train,
-    write,
 )
 
 NAME = "decorrelated_bn"
@@ -546,25 +541,25 @@ def page(report: dict) -> list[str]:
         "",
         "![Success rates, training losses and times](decorrelated_bn.png)",
     ]
-    return lines + notes_of(report)
+    return lines + experiments.notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = parser_of(__doc__, NAME, PLANS)
+    parser = experiments.parser_of(__doc__, NAME, PLANS)
     parser.add_argument("--error-runs", type=int, help="seeds a cell for errors, like --runs")
     options = parser.parse_args(argv)
     plan = PLANS["quick" if options.quick else options.size]
     plan = replace(
         plan,
-        success=changed(plan.success, options),
-        errors=changed(plan.errors, options),
+        success=experiments.changed(plan.success, options),
+        errors=experiments.changed(plan.errors, options),
         runs=plan.runs if options.runs is None else options.runs,
         error_runs=plan.error_runs if options.error_runs is None else options.error_runs,
     )
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read_for(options, plan.crops)
+            split = experiments.read_for(options, plan.crops)
     except (FolderError, ValueError) as error:
         return failed(error, 2)
     success = cells_of("success", plan, options.data, plan.runs)
@@ -587,7 +582,7 @@ def main(argv: list[str] | None = None) -> int:
                 kept.keep(timing, times(plan.rounds, plan.time_batch, options.device))
     planned = [*success, *hyperparameters, *errors]
     report = {
-        **begun_report(plan, options, planned, kept),
+        **experiments.begun_report(plan, options, planned, kept),
         "success": summary(kept.found(success)),
         "errors": summary(kept.found(errors)),
         "hyperparameter_table": hyperparameter_table(kept.found(hyperparameters)),
@@ -602,9 +597,7 @@ def main(argv: list[str] | None = None) -> int:
             if cell["seed"] == 0 and cell["d"] in (1, SIZES[-1])
         },
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    draw(report, options.out / f"{NAME}.png")
-    write(report, page(report), options.out, NAME)
+    experiments.write(report, page(report), draw, options.out / NAME)
     return 0
 
 

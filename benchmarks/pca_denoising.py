@@ -24,24 +24,15 @@ from torch import Tensor, nn
 import wct
 from app.dataset import FolderError
 from app.terminal import failed
+from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import (
-    Plan,
     Recipe,
     ResNet,
     Split,
-    begun_report,
-    data_line,
     mean_and_spread,
-    missing_line,
-    notes_of,
-    parser_of,
-    plan_of,
-    read_for,
-    recipe_line,
     table,
     train,
-    write,
 )
 
 NAME = "pca_denoising"
@@ -124,13 +115,13 @@ PARTS = {
 
 
 PLANS = {
-    "quick": Plan(Recipe(steps=15, batch=8, width=2, tested=100), runs=2, crops=100),
-    "short": Plan(Recipe(steps=40, batch=16, width=4, tested=500), runs=3, crops=1000),
-    "full": Plan(Recipe(steps=350 * 390), runs=5),
+    "quick": experiments.Plan(Recipe(steps=15, batch=8, width=2, tested=100), runs=2, crops=100),
+    "short": experiments.Plan(Recipe(steps=40, batch=16, width=4, tested=500), runs=3, crops=1000),
+    "full": experiments.Plan(Recipe(steps=350 * 390), runs=5),
 }
 
 
-def cells_of(plan: Plan, data: str) -> list[Cell]:
+def cells_of(plan: experiments.Plan, data: str) -> list[Cell]:
     """All runs, a seed after the other, so that what is stopped early is even."""
     common = {"data": data, "crops": plan.crops, **asdict(plan.recipe)}
     return [
@@ -252,34 +243,32 @@ def page(report: dict) -> list[str]:
         "",
         "## What was run",
         "",
-        data_line(report["data"], plan["crops"]),
-        recipe_line(plan["recipe"], plan["runs"]),
-        missing_line(report),
+        experiments.data_line(report["data"], plan["crops"]),
+        experiments.recipe_line(plan["recipe"], plan["runs"]),
+        experiments.missing_line(report),
     ]
     for part, (title, _, _) in PARTS.items():
         lines += ["", f"## {title}", "", *rows_of(part, report["found"][part])]
     lines += ["", f"![Errors and training losses]({NAME}.png)"]
-    return lines + notes_of(report)
+    return lines + experiments.notes_of(report)
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = parser_of(__doc__, NAME, PLANS).parse_args(argv)
-    plan = plan_of(PLANS, options)
+    options = experiments.parser_of(__doc__, NAME, PLANS).parse_args(argv)
+    plan = experiments.plan_of(PLANS, options)
     cells = cells_of(plan, options.data)
     try:
         kept = Cells(options.work / "runs.jsonl")
         if not options.write_only:
-            split = read_for(options, plan.crops)
+            split = experiments.read_for(options, plan.crops)
             kept.fill(cells, lambda cell: run(cell, split, options.device), "runs")
     except (FolderError, ValueError) as error:
         return failed(error, 2)
     report = {
-        **begun_report(plan, options, cells, kept),
+        **experiments.begun_report(plan, options, cells, kept),
         "found": summary(kept.found(cells)),
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    draw(report, options.out / f"{NAME}.png")
-    write(report, page(report), options.out, NAME)
+    experiments.write(report, page(report), draw, options.out / NAME)
     return 0
 
 

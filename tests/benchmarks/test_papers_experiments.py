@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import wct
-from benchmarks import classification, conditioning, decorrelated_bn, pca_denoising
+from benchmarks import classification, conditioning, decorrelated_bn, experiments, pca_denoising
 from benchmarks.cells import Cells
 from benchmarks.classification import Pictures, Recipe, Split
 
@@ -21,7 +21,7 @@ def small(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     pictures = torch.randint(0, 256, (12, 3, 16, 16), generator=generator).to(torch.uint8)
     part = Pictures(pictures, torch.arange(12) % 2, 2)
-    monkeypatch.setattr(classification, "read", lambda *args, **options: Split(part, part))
+    monkeypatch.setattr(experiments, "read", lambda *args, **options: Split(part, part))
     monkeypatch.setattr(decorrelated_bn, "SIZES", (4, 64))
     monkeypatch.setitem(
         decorrelated_bn.PLANS,
