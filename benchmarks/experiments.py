@@ -1,16 +1,12 @@
 """What the papers' classification experiments share: command line, plan, and parts of their pages.
 
-options = experiments.parser_of(__doc__, NAME, PLANS).parse_args(argv)
-plan = experiments.plan_of(PLANS, options)
-split = experiments.read_for(options, plan.crops)
-...
-experiments.write(report, page(report), options.out, NAME)
+Each of them writes a page, its numbers as JSON and its curves as PNG, and keeps its finished runs.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,12 +71,18 @@ def begun_report(plan: Any, options: argparse.Namespace, cells: list[Cell], kept
     return begun
 
 
-def write(report: dict, lines: list[str], out: Path, name: str) -> None:
-    """A page and its numbers; prints the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / f"{name}.json", report)
-    text = "\n".join(lines) + "\n"
-    (out / f"{name}.md").write_text(text, encoding="utf-8")
+def write(report: dict, page: list[str], draw: Callable[[dict, Path], object], place: Path) -> None:
+    """A page, its numbers and its curves, beside each other; prints the page.
+
+    Args:
+        draw: draws the report's curves into a PNG.
+        place: of the three files, without their suffixes.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draw(report, place.with_suffix(".png"))
+    write_json(place.with_suffix(".json"), report)
+    text = "\n".join(page) + "\n"
+    place.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
 
 
