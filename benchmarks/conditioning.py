@@ -21,10 +21,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import wct
@@ -32,15 +32,7 @@ from app.dataset import FolderError
 from app.terminal import failed
 from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
-from benchmarks.classification import (
-    STEM,
-    Recipe,
-    ResNet,
-    Split,
-    mean_and_spread,
-    table,
-    train,
-)
+from benchmarks.classification import STEM, Recipe, ResNet, Split, mean_and_spread, table, train
 from wct import orthogonal
 
 NAME = "conditioning"
@@ -374,14 +366,10 @@ def time_rows(times: dict[str, float]) -> list[str]:
     return table(["", "ms a step", "of SVD's", "paper"], rows)
 
 
-def draw(report: dict, path: Path) -> None:
-    """Condition numbers through the training of both networks, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 3, figsize=(16, 5), layout="constrained")
+def draw(report: dict) -> Figure:
+    """Condition numbers through the training of both networks."""
+    figure = Figure(figsize=(16, 5), layout="constrained")
+    axes = figure.subplots(1, 3)
     shown = (("zca", "whole"), ("zca", "filled"), ("pooling", "whole"))
     titles = ("ZCA: with eps", f"ZCA: the {DIRECTIONS} directions filled", "covariance pooling")
     for place, (network, which), title in zip(axes, shown, titles, strict=True):
@@ -391,13 +379,11 @@ def draw(report: dict, path: Path) -> None:
         place.set(yscale="log", title=title, xlabel="looks, through the training")
         place.set_ylabel("condition number")
     axes[0].legend(fontsize=7)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    return figure
 
 
 def page(report: dict) -> list[str]:
     """The page, from the report alone."""
-    plan = report["plan"]
     lines = [
         "# Conditioning by orthogonality",
         "",
@@ -413,11 +399,7 @@ def page(report: dict) -> list[str]:
         "its condition number is its largest value over eps. Beside it stands that of the 27",
         "directions alone (15 for pooling, from 16 positions).",
         "",
-        "## What was run",
-        "",
-        experiments.data_line(report["data"], plan["crops"]),
-        experiments.recipe_line(plan["recipe"], plan["runs"]),
-        experiments.missing_line(report),
+        *experiments.what_was_run(report),
         "",
         "## ZCA (Tables 1 to 4, Figs. 2 to 4)",
         "",

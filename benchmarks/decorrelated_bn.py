@@ -19,9 +19,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import wct
@@ -29,15 +29,7 @@ from app.dataset import FolderError
 from app.terminal import failed
 from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
-from benchmarks.classification import (
-    STEM,
-    Recipe,
-    ResNet,
-    Split,
-    mean_and_spread,
-    table,
-    train,
-)
+from benchmarks.classification import STEM, Recipe, ResNet, Split, mean_and_spread, table, train
 
 NAME = "decorrelated_bn"
 SIZES = (4, 8, 16, 32, 64)
@@ -427,14 +419,10 @@ def failure_lines(found: dict) -> list[str]:
     return lines or ["- none"]
 
 
-def draw(report: dict, path: Path) -> None:
-    """Success rates by d, training losses at the largest d, and backward times, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+def draw(report: dict) -> Figure:
+    """Success rates by d, training losses at the largest d, and backward times."""
+    figure = Figure(figsize=(15, 4.5), layout="constrained")
+    (left, middle, right) = figure.subplots(1, 3)
     for row, by_size in report["success"].items():
         if row in ROWS:
             places = [d for d in SIZES if d in by_size]
@@ -457,8 +445,7 @@ def draw(report: dict, path: Path) -> None:
     right.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     if report["times"]:
         right.legend(fontsize=7)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    return figure
 
 
 def error_lines(report: dict) -> list[str]:

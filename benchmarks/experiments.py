@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from benchmarks.cells import Cell, Cells
 from benchmarks.classification import CROP, DATA, SHORT_SIDE, Recipe, Split, read, write_json
 
@@ -71,15 +73,15 @@ def begun_report(plan: Any, options: argparse.Namespace, cells: list[Cell], kept
     return begun
 
 
-def write(report: dict, page: list[str], draw: Callable[[dict, Path], object], place: Path) -> None:
+def write(report: dict, page: list[str], draw: Callable[[dict], Figure], place: Path) -> None:
     """A page, its numbers and its curves, beside each other; prints the page.
 
     Args:
-        draw: draws the report's curves into a PNG.
+        draw: draws the report's curves.
         place: of the three files, without their suffixes.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    draw(report, place.with_suffix(".png"))
+    draw(report).savefig(place.with_suffix(".png"), dpi=100)
     write_json(place.with_suffix(".json"), report)
     text = "\n".join(page) + "\n"
     place.with_suffix(".md").write_text(text, encoding="utf-8")
@@ -92,7 +94,19 @@ def notes_of(report: dict) -> list[str]:
     return ["", "## What it shows", "", notes] if notes else []
 
 
-def data_line(data: str, crops: int) -> str:
+def what_was_run(report: dict) -> list[str]:
+    """The part of a page that says of what its plan consists."""
+    plan = report["plan"]
+    return [
+        "## What was run",
+        "",
+        _data_line(report["data"], plan["crops"]),
+        _recipe_line(plan["recipe"], plan["runs"]),
+        _missing_line(report),
+    ]
+
+
+def _data_line(data: str, crops: int) -> str:
     """What was trained on, as an item of a page's list."""
     if data != "artworks":
         return f"- Data: {data}."
@@ -103,7 +117,7 @@ def data_line(data: str, crops: int) -> str:
     )
 
 
-def recipe_line(recipe: dict, runs: int) -> str:
+def _recipe_line(recipe: dict, runs: int) -> str:
     tested = recipe["tested"] or "all"
     return (
         f"- Runs: {runs} seeds a row, {recipe['steps']} steps of {recipe['batch']} pictures, "
@@ -112,7 +126,7 @@ def recipe_line(recipe: dict, runs: int) -> str:
     )
 
 
-def missing_line(report: dict) -> str:
+def _missing_line(report: dict) -> str:
     if not report["missing"]:
         return "- Nothing of this plan is missing."
     return f"- Missing of this plan: {report['missing']} of {report['planned']} runs."

@@ -16,9 +16,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import wct
@@ -26,14 +26,7 @@ from app.dataset import FolderError
 from app.terminal import failed
 from benchmarks import experiments
 from benchmarks.cells import Cell, Cells
-from benchmarks.classification import (
-    Recipe,
-    ResNet,
-    Split,
-    mean_and_spread,
-    table,
-    train,
-)
+from benchmarks.classification import Recipe, ResNet, Split, mean_and_spread, table, train
 
 NAME = "pca_denoising"
 ITERATIONS = 19  # unless they are what is varied
@@ -202,14 +195,10 @@ def rows_of(part: str, found: dict[str, dict]) -> list[str]:
     )
 
 
-def draw(report: dict, path: Path) -> None:
-    """Error against each setting, and the training losses of the methods, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 4, figsize=(17, 4), layout="constrained")
+def draw(report: dict) -> Figure:
+    """Error against each setting, and the training losses of the methods."""
+    figure = Figure(figsize=(17, 4), layout="constrained")
+    axes = figure.subplots(1, 4)
     for place, (part, (title, head, paper)) in zip(axes, PARTS.items(), strict=True):
         found = report["found"][part]
         if part == "methods":
@@ -224,13 +213,11 @@ def draw(report: dict, path: Path) -> None:
         place.errorbar(ticks, [e[1] for e in errors], [e[2] for e in errors], marker="o", capsize=3)
         place.set_xticks(ticks, [str(s) for s in shown])
         place.set(title=title, xlabel=head, ylabel="test error, %")
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    return figure
 
 
 def page(report: dict) -> list[str]:
     """The page, from the report alone."""
-    plan = report["plan"]
     lines = [
         "# PCA denoising",
         "",
@@ -241,11 +228,7 @@ def page(report: dict) -> list[str]:
         "of the energy is kept. `Components` is how many are kept by the running covariance at the",
         "end.",
         "",
-        "## What was run",
-        "",
-        experiments.data_line(report["data"], plan["crops"]),
-        experiments.recipe_line(plan["recipe"], plan["runs"]),
-        experiments.missing_line(report),
+        *experiments.what_was_run(report),
     ]
     for part, (title, _, _) in PARTS.items():
         lines += ["", f"## {title}", "", *rows_of(part, report["found"][part])]
