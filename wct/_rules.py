@@ -195,6 +195,12 @@ def _geometric_sum(ratio: Tensor, relative_gap: Tensor, terms: int) -> Tensor:
     return torch.where(near, total, (1 - power) / gap)
 
 
+def _check_least(least: int, **given: int) -> None:
+    for name, value in given.items():
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
 @dataclass(frozen=True)
 class Analytic(Rule):
     """1/(l_i - l_j) as it is (eq. 3 of Robust Differentiable SVD): infinite at equal values."""
@@ -243,8 +249,7 @@ class _OfDegree(Rule):
     degree: int = 100
 
     def __post_init__(self) -> None:
-        if self.degree < 0:
-            raise ValueError(f"degree must be at least 0, got {self.degree}")
+        _check_least(0, degree=self.degree)
 
 
 @dataclass(frozen=True)
@@ -397,8 +402,7 @@ class TopN(Rule):
     name: ClassVar[str] = "topn"
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n must be at least 1, got {self.n}")
+        _check_least(1, n=self.n)
 
     def check(self, d: int, exponent: float | None) -> None:
         if d < self.n:
@@ -455,8 +459,7 @@ class Newton(Rule):
     name: ClassVar[str] = "newton"
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
+        _check_least(1, iterations=self.iterations)
 
     def check(self, d: int, exponent: float | None) -> None:
         if exponent is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import models
 from app.dataset import PictureFolder
@@ -13,6 +13,9 @@ from app.dataset import PictureFolder
 LEARNED_SHARE = 2 / 3  # of a batch; the rest keeps the network good for any painting
 
 Styles = Mapping[str, Sequence[models.StyleCode]]
+Record = dict[str, Any]
+Start: TypeAlias = models.Checkpoint | None  # what a run begins with
+Learned = Sequence[tuple[str, str]]  # names and folders of --learn
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,7 @@ class Goal(ABC):
         """Lets the weights move that are to move, and no others."""
 
     def check(
-        self,
-        start: models.Checkpoint | None,
-        config: models.RepainterConfig,
-        learned: Sequence[tuple[str, str]],
-        batch: int,
+        self, start: Start, config: models.RepainterConfig, learned: Learned, batch: int
     ) -> None:
         """Whether it goes with the checkpoint to start from, and the codes to learn.
 
@@ -70,9 +69,7 @@ class Goal(ABC):
         return min(batch - 1, round(batch * LEARNED_SHARE)) if variants else 0
 
     @abstractmethod
-    def kept(
-        self, start: models.Checkpoint | None, styles: Styles, record: Mapping[str, Any]
-    ) -> tuple[Styles, dict[str, Any]]:
+    def kept(self, start: Start, styles: Styles, record: Record) -> tuple[Styles, Record]:
         """The styles and the record of the checkpoint to write.
 
         Args:
@@ -93,18 +90,12 @@ class WholeNetwork(Goal):
         network.requires_grad_(True)
 
     def check(
-        self,
-        start: models.Checkpoint | None,
-        config: models.RepainterConfig,
-        learned: Sequence[tuple[str, str]],
-        batch: int,
+        self, start: Start, config: models.RepainterConfig, learned: Learned, batch: int
     ) -> None:
         if learned and batch < 2:
             raise ValueError("--learn needs a --batch of at least 2: a code and a painting a step")
 
-    def kept(
-        self, start: models.Checkpoint | None, styles: Styles, record: Mapping[str, Any]
-    ) -> tuple[Styles, dict[str, Any]]:
+    def kept(self, start: Start, styles: Styles, record: Record) -> tuple[Styles, Record]:
         before = {} if start is None else {"started_from": start.record}
         return styles, {**record, **before}
 
@@ -129,11 +120,7 @@ class NewCodes(Goal):
         network.requires_grad_(False)
 
     def check(
-        self,
-        start: models.Checkpoint | None,
-        config: models.RepainterConfig,
-        learned: Sequence[tuple[str, str]],
-        batch: int,
+        self, start: Start, config: models.RepainterConfig, learned: Learned, batch: int
     ) -> None:
         if start is None:
             raise ValueError("--train codes needs --init: the network that stays as it is")
@@ -153,9 +140,7 @@ class NewCodes(Goal):
     def taught_count(self, batch: int, variants: int) -> int:
         return batch
 
-    def kept(
-        self, start: models.Checkpoint | None, styles: Styles, record: Mapping[str, Any]
-    ) -> tuple[Styles, dict[str, Any]]:
+    def kept(self, start: Start, styles: Styles, record: Record) -> tuple[Styles, Record]:
         assert start is not None
         added = start.record.get("added", {}) | dict.fromkeys(styles, record)
         both = styles if self.only_new else {**start.styles, **styles}
@@ -178,11 +163,7 @@ class Refinement(Goal):
         network.refinement.requires_grad_(True)
 
     def check(
-        self,
-        start: models.Checkpoint | None,
-        config: models.RepainterConfig,
-        learned: Sequence[tuple[str, str]],
-        batch: int,
+        self, start: Start, config: models.RepainterConfig, learned: Learned, batch: int
     ) -> None:
         super().check(start, config, learned, batch)
         if learned:
@@ -190,8 +171,6 @@ class Refinement(Goal):
                 "--learn goes with --train all or codes: a refinement leaves codes alone"
             )
 
-    def kept(
-        self, start: models.Checkpoint | None, styles: Styles, record: Mapping[str, Any]
-    ) -> tuple[Styles, dict[str, Any]]:
+    def kept(self, start: Start, styles: Styles, record: Record) -> tuple[Styles, Record]:
         assert start is not None
         return start.styles, {**start.record, "refinement": dict(record)}
