@@ -60,6 +60,9 @@ _KINDS = (
 )
 
 
+_REFUSALS = (av.error.FFmpegError, OSError, ValueError, MemoryError)
+
+
 class ClipError(ImageError):
     """A clip that cannot be read or written; its text is one line, "FILE: reason"."""
 
@@ -93,7 +96,7 @@ def opened(path: Path) -> Iterator[av.container.InputContainer]:
                 },
                 metadata_errors="surrogateescape",
             )
-        except (av.error.FFmpegError, OSError, ValueError, MemoryError) as error:
+        except (*_REFUSALS, Image.DecompressionBombError) as error:
             raise ClipError(name, _refusal(file, error)) from error
         with container:
             yield container
@@ -140,6 +143,8 @@ def _loaded(animation: Image.Image) -> Iterator[Image.Image]:
 
 
 def _refusal(file: BinaryIO, error: Exception) -> str:
+    if isinstance(error, Image.DecompressionBombError):
+        return "claims frames of more pixels than are read"
     file.seek(0)
     head = file.read(_HEAD)
     if not head:

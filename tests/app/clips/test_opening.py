@@ -196,3 +196,17 @@ def test_a_webp_animation_is_read_as_its_frames(tmp_path):
     frames[0].save(tmp_path / "a.webp", **how)
     take_over(tmp_path / "a.webp", tmp_path / "a.mkv")
     assert np.abs(np.subtract(read_clip(tmp_path / "a.mkv"), walk(4), dtype=int)).mean() < 10
+
+
+def test_a_webp_animation_that_claims_a_vast_canvas_is_refused(tmp_path):
+    frames = [Image.fromarray(pixels) for pixels in walk(3)]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], duration=80)
+    content = (tmp_path / "a.webp").read_bytes()
+    for canvas in (b"\xff\xff\xff", b"\xff\xff\x00", b"\x00\x00\x00"):
+        (tmp_path / "vast.webp").write_bytes(content[:24] + canvas * 2 + content[30:])
+        with (
+            pytest.raises(ClipError, match=r"vast\.webp: ") as refusal,
+            opened(tmp_path / "vast.webp"),
+        ):
+            pass
+        assert len(str(refusal.value).splitlines()) == 1
