@@ -608,24 +608,25 @@ def test_what_waits_in_the_queue_can_be_asked_for_in_no_other_way(
 def test_photos_are_made_ready_one_at_a_time(
     painter: Painter, tmp_path: Path, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    actions, begun, may_end = Actions(Studio(painter, tmp_path)), [], threading.Event()
+    actions, begun = Actions(Studio(painter, tmp_path)), threading.Semaphore(0)
+    may_end, choices = threading.Event(), {"style": "dots", "size": 64}
 
     def get_ready(*_: object) -> None:
-        begun.append(1)
-        assert may_end.wait(PATIENCE)
+        begun.release()
+        may_end.wait()
 
     monkeypatch.setattr(actions.studio, "get_ready", get_ready)
-    choices = ["dots", None, "", None, 0.5, *[1] * 6, False, 64, 1]
-    first = threading.Thread(target=actions.get_ready, args=(str(photo), *choices))
+    first = threading.Thread(target=actions.get_ready, args=(str(photo),), kwargs=choices)
     first.start()
-    while not begun:
-        time.sleep(0.01)
-    actions.get_ready(str(photo), *choices)  # and is back at once
-    may_end.set()
-    first.join()
-    assert len(begun) == 1
-    actions.get_ready(str(photo), *choices)
-    assert len(begun) == 2
+    try:
+        assert begun.acquire(timeout=300)
+        actions.get_ready(str(photo), **choices)  # and is back at once
+    finally:
+        may_end.set()
+        first.join()
+    assert not begun.acquire(blocking=False)
+    actions.get_ready(str(photo), **choices)
+    assert begun.acquire(blocking=False)
 
 
 # --- files
