@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,13 +79,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve the demo until it is stopped. Exit code: 0, or 2 where it cannot be started."""
     chosen = options(arguments)
     try:
-        with _ending_once():
-            return _serve(chosen)
+        with _ending_once() as is_ending:
+            return _serve(chosen, is_ending)
     except (SystemExit, KeyboardInterrupt):
         return 0  # stopped: by a signal, or by Ctrl-C
 
 
-def _serve(chosen: argparse.Namespace) -> int:
+def _serve(chosen: argparse.Namespace, is_ending: Callable[[], bool]) -> int:
     try:
         _check_address(chosen.host, chosen.port)
     except OSError as error:
@@ -122,7 +123,8 @@ def _serve(chosen: argparse.Namespace) -> int:
             return _refused(error)
         try:
             print(f"Repaint is at {public or address} (Ctrl-C stops it)", flush=True)
-            threading.Event().wait()
+            while not is_ending():
+                time.sleep(0.2)
         finally:
             # Nobody writes into the folder any more when it is removed.
             page.close(verbose=False)
@@ -130,21 +132,25 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _ending_once() -> Iterator[None]:
+def _ending_once() -> Iterator[Callable[[], bool]]:
     """The first signal to end ends the program in order; further ones don't disturb that.
 
-    A service manager, or a closed terminal, sends several at once.
+    A service manager, or a closed terminal, sends several at once. Gives what tells whether one
+    has come: the exception that ends what is being done may be raised where it is lost.
     """
+    came: list[object] = []
 
-    def end(*_: object) -> None:
+    def end(*given: object) -> None:
+        came.append(given)
         for one in ending:
-            signal.signal(one, signal.SIG_IGN)
+            # Not SIG_IGN: of a signal that is on its way already Python would then complain.
+            signal.signal(one, lambda *_: None)
         raise SystemExit(0)
 
     named = ("SIGTERM", "SIGINT", "SIGHUP")
     ending = [getattr(signal, name) for name in named if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: bool(came)
         return
     before = {one: signal.getsignal(one) for one in ending}
     # What was ignored from the start, as nohup has it, stays so.
@@ -152,7 +158,7 @@ def _ending_once() -> Iterator[None]:
     for one in ending:
         signal.signal(one, end)
     try:
-        yield
+        yield lambda: bool(came)
     finally:
         for one in ending:
             signal.signal(one, before[one])
