@@ -297,6 +297,7 @@ class Gate:
         """Refuses what is no request of a page, before it becomes a mistake inside of Gradio."""
         try:
             asked = json.loads(body, parse_constant=_not_json)
+            json.dumps(asked, ensure_ascii=False).encode()  # half a character is no text
         except (ValueError, RecursionError):
             raise Refusal(400, "This request is not JSON.") from None
         if not isinstance(asked, dict) or _depth(asked) > 20:

@@ -76,6 +76,8 @@ def save(
 
 def output_format(name: str) -> str:
     """One of FORMATS for a format's name or suffix ("jpeg", ".JPG"); else ValueError."""
+    if not isinstance(name, str):
+        raise ValueError(f"pictures are saved as {', '.join(FORMATS)}, not as {name!r}")
     format = name.lower().lstrip(".")
     format = "jpg" if format in ("jpeg", "jpe", "jfif") else format
     if format not in _ENCODERS:

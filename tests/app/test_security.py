@@ -24,7 +24,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from PIL import Image
 
-from app import own_folder
+from app import images, own_folder
 from app.demo import gate
 from app.demo.actions import Actions
 from app.demo.connections import Patience
@@ -472,6 +472,7 @@ def test_a_body_that_comes_too_slowly_is_told_so(
         b'{"data": [], "session_hash": "a", "fn_index": 1e3}',
         b'{"data": [], "session_hash": "a", "fn_index": -1}',
         b'{"data": [], "session_hash": "a", "fn_index": 99999}',
+        b'{"data": ["\\ud800"], "session_hash": "a", "fn_index": 0}',
         b'{"data": [NaN], "session_hash": "a", "fn_index": 0}',
         b'{"data": [%s], "session_hash": "a", "fn_index": 0}' % (b"9" * 10_000),
         b'{"data": [%s1%s], "session_hash": "a", "fn_index": 0}' % (b"[" * 50, b"]" * 50),
@@ -504,6 +505,7 @@ def test_what_no_page_sends_is_one_sentence(
         ({2: {"a": 1}}, ""),
         ({2: 1e308}, ""),
         ({1: 7, 5: ["monet"]}, ""),
+        ({9: None}, "Choose a photo first"),
         ({16: "one more"}, "takes 16 inputs, not 17"),
     ],
 )
@@ -522,6 +524,12 @@ def test_wrong_inputs_are_one_sentence(
     answer = said(page, ask, "stylize", data, session)
     assert '"success":false' in answer and sentence in answer
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", [None, 7, ["png"], {}])
+def test_a_format_that_is_no_name_is_refused(name: object) -> None:
+    with pytest.raises(ValueError, match="pictures are saved as"):
+        images.output_format(name)
 
 
 def test_an_event_that_no_page_has_is_one_sentence(
