@@ -75,7 +75,7 @@ def test_held_statistics_and_a_grid_that_moves_each_lessen_the_flicker_of_a_pan(
 
 
 def test_strokes_of_every_size_are_timed_and_follow_a_pan(painter):
-    figures = scale_batch.brush(painter, "dots", width=120, height=80, count=3)
+    figures = scale_batch.brush(painter, "dots", width=360, height=240, count=3)
     seconds, changes = figures["seconds a frame"], figures["change with the pan undone, levels"]
     assert list(seconds) == list(changes) == ["1", "2", "4", "8"]
     assert all(value > 0 for value in seconds.values())
