@@ -15,9 +15,9 @@ STAMPS := $(VENV)/.stamps
 demo: $(STAMPS)/run
 	$(PY) -m app $(ARGS)
 
-# Run the tests. Options: make test ARGS="-x tests/wct"
+# Run the tests, two files at a time. Options: make test ARGS="-x tests/wct"
 test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMPS)/run $(STAMPS)/dev
 	$(PY) -m ruff check .

@@ -1,9 +1,18 @@
-"""The paintings beside the clone: skipped where they are absent, required where they are there."""
+"""The paintings beside the clone: skipped where they are absent, required where they are there.
 
+`make test` runs files side by side (pytest-xdist); each process then has its share of the cores.
+"""
+
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:  # before torch is imported, for what tests start, too
+    _share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _share)))
+
 from hypothesis import HealthCheck, settings
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
@@ -12,7 +21,7 @@ ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-_skipped_needing_artworks = pytest.StashKey[list[str]]()
+_skipped_needing_artworks: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +41,6 @@ def no_downloads() -> Iterator[None]:
         yield
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_skipped_needing_artworks] = []
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if ARTWORKS.is_dir():
         return
@@ -45,28 +50,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(absent)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item):
-    report = yield
-    if (
-        report.skipped
-        and not hasattr(report, "wasxfail")
-        and item.get_closest_marker("needs_artworks")
-    ):
-        item.config.stash[_skipped_needing_artworks].append(item.nodeid)
-    return report
+_NEEDING = "needs_artworks"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Told of every report, also of other processes' by the one that ends the run."""
+    if report.skipped and not hasattr(report, "wasxfail") and _NEEDING in report.keywords:
+        _skipped_needing_artworks.append(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     # A skip is right on a machine without the paintings. Where they are, it would hide a
     # missing dependency behind a green run.
-    if ARTWORKS.is_dir() and session.config.stash[_skipped_needing_artworks]:
+    if ARTWORKS.is_dir() and _skipped_needing_artworks:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter) -> None:
     if ARTWORKS.is_dir():
-        for nodeid in config.stash[_skipped_needing_artworks]:
+        for nodeid in _skipped_needing_artworks:
             terminalreporter.write_line(
                 f"FAILED {nodeid}: skipped, although the artworks are there", red=True
             )
