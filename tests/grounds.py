@@ -12,4 +12,5 @@ PRINT = models.Ground(
     grain=0.02,
     tone=0.4,
     register=0.6,
+    faces=0.6,
 )

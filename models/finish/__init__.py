@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from models.finish.enlargement import Enlargement
+from models.finish.faces import Faces
 from models.finish.filter import Filter, Original
 from models.finish.flattening import Flattening
 from models.finish.grain import Grain
@@ -41,6 +42,7 @@ AFTER: tuple[type[Filter], ...] = (
     Registration,
     Tint,
     Tone,
+    Faces,
     Grain,
     Outlines,
 )
@@ -130,6 +132,12 @@ class Amounts:
         "0 leaves light and dark to the style",
     )
 
+    faces: float = control(
+        "Faces",
+        "how far skin keeps its photo's shading and one complexion: 0 as painted",
+        "0 leaves faces to the style",
+    )
+
     def __post_init__(self) -> None:
         _checked(self, "{name} must be between {least:g} and {most:g}, got {got}")
 
@@ -181,6 +189,14 @@ class Ground:
     )
     register: float = wanted(
         0.0, "simplify", "how far colors end where the photo's do, 0 to 1", most=1.0
+    )
+    faces: float = wanted(
+        0.0,
+        "faces",
+        "how far skin keeps the photo's shading and one complexion, 0 to 1",
+        more=0.3,
+        most=1.0,
+        since=3,
     )
 
     def __post_init__(self) -> None:

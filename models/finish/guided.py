@@ -27,9 +27,9 @@ def lines(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Ten
     """
     channels = wanted.shape[1]
     given = torch.cat([guide, guide * guide, wanted, guide * wanted], 1)
-    mean, square, wanted, product = _windows(given, radius).split((1, 1, channels, channels), 1)
+    mean, square, wanted, product = windows(given, radius).split((1, 1, channels, channels), 1)
     slope = (product - mean * wanted) / (square - mean.square() + edges)
-    slope, offset = _windows(torch.cat([slope, wanted - slope * mean], 1), radius).chunk(2, 1)
+    slope, offset = windows(torch.cat([slope, wanted - slope * mean], 1), radius).chunk(2, 1)
     return slope, offset
 
 
@@ -47,8 +47,8 @@ def planes(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Te
     rows, columns = (0, 0, 0, 1, 1, 2), (0, 1, 2, 1, 2, 2)  # of a symmetric matrix
     squares = guide[:, rows] * guide[:, columns]
     products = (guide[:, :, None] * wanted[:, None]).flatten(1, 2)
-    windows = _windows(torch.cat([guide, wanted, squares, products], 1), radius)
-    mean, level, squares, products = windows.split((3, channels, 6, 3 * channels), 1)
+    means = windows(torch.cat([guide, wanted, squares, products], 1), radius)
+    mean, level, squares, products = means.split((3, channels, 6, 3 * channels), 1)
     squares = squares - mean[:, rows] * mean[:, columns]
     a, b, c, d, e, f = squares.unbind(1)
     a, d, f = a + edges, d + edges, f + edges
@@ -63,7 +63,7 @@ def planes(guide: Tensor, wanted: Tensor, radius: int, edges: float) -> tuple[Te
         [sum(inverse[:, k, None] * cross[:, j] for j, k in enumerate(row)) for row in order], 1
     )
     offset = level - (slope * mean[:, :, None]).sum(1)
-    found = _windows(torch.cat([slope.flatten(1, 2), offset], 1), radius)
+    found = windows(torch.cat([slope.flatten(1, 2), offset], 1), radius)
     return found[:, : 3 * channels].unflatten(1, (3, channels)), found[:, 3 * channels :]
 
 
@@ -75,7 +75,7 @@ def enlarged(maps: Tensor, times: int) -> Tensor:
     return whole.view(*maps.shape[:2], *whole.shape[-2:])
 
 
-def _windows(maps: Tensor, radius: int) -> Tensor:
+def windows(maps: Tensor, radius: int) -> Tensor:
     """The mean of every window of maps (B, C, h, w), the border repeated outside."""
     maps, side = F.pad(maps, (radius,) * 4, mode="replicate"), 2 * radius + 1
     return _sums(_sums(maps, side, -1), side, -2) / side**2

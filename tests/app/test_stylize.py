@@ -617,7 +617,7 @@ def refused(result: tuple[int, str, str], out: Path) -> str:
     return err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("option", ["--brushwork", "--simplify", "--outlines", "--tint", "--tone"])
+@pytest.mark.parametrize("option", ["--simplify", "--tone", "--faces"])
 @pytest.mark.parametrize("number", ["-0.1", "3.1", "nan", "bold"])
 def test_a_number_outside_0_to_3(run, photos, tmp_path, option, number):
     message = refused(run(photos, f"{option}={number}"), tmp_path / "out")

@@ -149,6 +149,7 @@ HEADERS = {
         {"simplify", "strokes", "outlines", "tint", "flatten", "grain", "tone", "register"},
     ),
 }
+HEADERS[3] = (HEADERS[2][0], HEADERS[2][1] | {"faces"})
 
 
 def test_every_field_of_the_header_has_a_version():
@@ -168,6 +169,7 @@ def test_every_field_of_the_header_has_a_version():
         (1, BEGINNING | {"strokes"}, {"simplify", "strokes"}),
         (1, *HEADERS[2]),
         (2, *HEADERS[2]),
+        (3, *HEADERS[3]),
     ],
 )
 def test_headers_of_older_versions_are_read(path, version, config, ground):
