@@ -211,6 +211,20 @@ def parse_arguments(argv: list[str] | None = None) -> Settings:
         help="leave out and count up to N steps whose losses are not finite, instead of stopping",
     )
     add(
+        "--orthogonal-gradient",
+        action="store_true",
+        help="turn the gradient of the convolution before each hop into its nearest orthogonal "
+        "one, of the same length; --weight orthogonality=NUMBER asks for orthogonal weights there",
+    )
+    add(
+        "--iterated",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the run in which the hops take roots by Newton-Schulz iterations, before they "
+        "decompose (0)",
+    )
+    add(
         "--codes",
         choices=("chosen", "medoids"),
         default="chosen",

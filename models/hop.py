@@ -10,12 +10,21 @@ from models import statistics
 from models.affine import Affine
 from models.configuration import RepainterConfig
 
+# Enough for the smallest of 24 values, eps = 1e-2 beside variances near 1, to be nearly whitened.
+ITERATIONS = wct.Newton(10)
+
 
 class Hop(nn.Module):
     """x <- (1 - a) x + a ( S_c S_w (x - mu_w) + mu_c ), per image and per group.
 
     ``alpha``, the learned a of the mlp network, is held at 1 in the statistics network.
+
+    Attributes:
+        iterates: roots are those of ten Newton-Schulz iterations, with their own gradient, instead
+            of an eigendecomposition's: a training may begin so.
     """
+
+    iterates = False
 
     def __init__(self, channels: int, config: RepainterConfig) -> None:
         super().__init__()
@@ -28,7 +37,7 @@ class Hop(nn.Module):
         """Mean (B, G, n, 1) and root of the covariance (B, G, n, n) of x (B, C, H, W)."""
         with torch.autocast(x.device.type, enabled=False):
             mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
-            return mean, wct.sqrtm(self._regularized(covariance), gradient=self.rule, eps=self.eps)
+            return mean, self._power(covariance, 0.5)
 
     def covariance(self, x: Tensor) -> Tensor:
         """What is whitened of features (B, C, H, W), for a recorder: (B, G, n, n)."""
@@ -46,8 +55,7 @@ class Hop(nn.Module):
                 lengths = matrix.norm(dim=-2, keepdim=True).clamp_min(1e-6)
                 directions = matrix / lengths
                 return (directions * lengths) @ directions.mT
-            covariance = self._regularized(matrix @ matrix.mT)
-            return wct.sqrtm(covariance, gradient=self.rule, eps=self.eps)
+            return self._power(matrix @ matrix.mT, 0.5)
 
     def forward(
         self,
@@ -69,18 +77,21 @@ class Hop(nn.Module):
             own_mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
             if covariances is not None:
                 covariances.append(covariance)
-            if self.method == "gd":
-                matrix = root  # the features are pushed to covariance I by the training
-            else:
-                matrix = root @ wct.inv_sqrtm(
-                    self._regularized(covariance), gradient=self.rule, eps=self.eps
-                )
+            # gd: the features are pushed to covariance I by the training.
+            matrix = root if self.method == "gd" else root @ self._power(covariance, -0.5)
             share = strength if self.alpha is None else strength * self.alpha
             eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
             matrix = (1 - share) * eye + share * matrix
             shift = (1 - share) * own_mean + share * mean - matrix @ own_mean
             return Affine(matrix, shift)
 
-    def _regularized(self, covariance: Tensor) -> Tensor:
+    def _power(self, covariance: Tensor, exponent: float) -> Tensor:
+        """(covariance + eps I)^exponent, exponent 0.5 or -0.5."""
         eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
-        return covariance + self.eps * eye
+        regular = covariance + self.eps * eye
+        if self.iterates:
+            # It would add an eps of its own, where eigh clamps to it.
+            return wct.matrix_power(
+                regular, exponent, gradient=ITERATIONS, eps=0.0, solver="newton_schulz"
+            )
+        return wct.matrix_power(regular, exponent, gradient=self.rule, eps=self.eps)

@@ -90,6 +90,15 @@ class Repainter(nn.Module):
             if self.refinement is not None:
                 self.refinement.reset()
 
+    @property
+    def before_hops(self) -> list[nn.Conv2d]:
+        """The convolution that each hop's features come from last, in the hops' order."""
+        layers = (self.content_encoder, *self.blocks, *self.upsamplings)
+        return [
+            [layer for layer in part.modules() if isinstance(layer, nn.Conv2d)][-1]
+            for part, _ in zip(layers, self.hops, strict=False)  # mlp: none after an upsampling
+        ]
+
     def _decode(self, x: Tensor, at_hop: AtHop) -> Tensor:
         """Runs the generator: (B, C, H / 4, W / 4) -> (B, 3, H, W).
 

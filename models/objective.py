@@ -20,6 +20,7 @@ from models.perceptual import PerceptualNetwork
 from models.reference import generator_reference
 from models.strokes import Canvas
 from models.style_code import StyleCode
+from wct.orthogonal import orthogonal_loss
 
 CONTENT_LAYER = "relu3_1"
 # Deeper layers carry strokes, shallow ones color, which the hops transfer by themselves.
@@ -46,6 +47,7 @@ class Weights:
     style_code: float = 0.0
     whitening: float = 0.0  # GD-WCT's regularizers
     coloring: float = 0.0
+    orthogonality: float = 0.0  # of the convolution before each hop
 
     @property
     def perceptual(self) -> bool:
@@ -220,6 +222,10 @@ class GeneratorObjective(nn.Module):
         if weights.coloring > 0:
             predicted = [pair for way in ways for pair in network.coloring.predicted(way.style)]
             terms["coloring"] = losses.coloring_penalty([matrix for matrix, _ in predicted])
+        if weights.orthogonality > 0:
+            terms["orthogonality"] = _total(
+                orthogonal_loss(layer.weight) for layer in network.before_hops
+            )
         if weights.variation > 0:
             terms["variation"] = losses.total_variation(painted, batch.calm)
         if weights.grid > 0:

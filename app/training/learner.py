@@ -13,6 +13,7 @@ from app.choosing import SPREAD, medoid_codes, spread
 from app.dataset import PictureFolder
 from app.training.data import TrainingData
 from app.training.settings import Settings
+from wct.orthogonal import nearest_orthogonal
 
 EMA = 0.99  # of some thousand steps, 0.999 would average over half of the run
 
@@ -69,6 +70,24 @@ class Learner:
         """Codes begin anew, where the network is now."""
         self.codes.load_state_dict(self._first_codes().state_dict())
         self.average_codes.load_state_dict(self.codes.state_dict())
+
+    def iterate(self, iterates: bool) -> None:
+        """Whether the learning network's hops take roots by iteration; the average never does."""
+        for hop in self.network.hops:
+            hop.iterates = iterates
+
+    @torch.no_grad()
+    def turn_gradients(self) -> None:
+        """The gradient before each hop becomes the nearest orthogonal one, as long as it was.
+
+        The length is kept for the other weights' sake, whose norm is clipped together with it.
+        """
+        for layer in self.network.before_hops:
+            gradient = layer.weight.grad
+            if gradient is not None and bool(torch.isfinite(gradient).all()):
+                turned = nearest_orthogonal(gradient)
+                tiny = torch.finfo(gradient.dtype).tiny
+                gradient.copy_(turned * (gradient.norm() / turned.norm().clamp_min(tiny)))
 
     @torch.no_grad()
     def follow(self, step: int) -> None:

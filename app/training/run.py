@@ -142,6 +142,7 @@ class Run:
             NotFiniteError: a loss or a gradient that is not finite; nothing has moved.
         """
         self.optimizers.set_rates(self.clock.step, progress)
+        self.learner.iterate(progress < self.settings.iterated)
         weights, batch = self.weights(progress), self.data.batch()
         problem = ""
         with self._autocast():
@@ -188,6 +189,8 @@ class Run:
         Returns:
             The first of the losses, a mean over all processes.
         """
+        if self.settings.orthogonal_gradient:
+            self.learner.turn_gradients()
         norms = [
             nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], CLIP)
             for optimizer in self.optimizers.values()

@@ -110,6 +110,8 @@ def record(run: Run) -> dict[str, Any]:
         "weights": {k: v for k, v in asdict(settings.weights).items() if v},
         "grain": settings.grain,
         "augment": settings.augment,
+        **({"orthogonal_gradient": True} if settings.orthogonal_gradient else {}),
+        **({"iterated": settings.iterated} if settings.iterated else {}),
         "calm": dict(settings.calm),
         "losses": {k: round(v, 4) for k, v in run.losses.recent.items()},
         "seed": settings.seed,

@@ -48,6 +48,8 @@ class Settings:
         batch: photos a step and process.
         workers: processes that make pictures; None: as the device suggests.
         skip_not_finite: so many steps may be left out.
+        orthogonal_gradient: of the convolution before each hop.
+        iterated: for this share of the run hops take roots by iteration.
     """
 
     photos: str
@@ -80,6 +82,8 @@ class Settings:
     workers: int | None = None
     seed: int = 0
     skip_not_finite: int = 0
+    orthogonal_gradient: bool = False
+    iterated: float = 0.0
     chooses_codes: bool = True
     checkpoint_minutes: float = 5.0
 
@@ -112,6 +116,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
     weights = _weights(options.weight, perceptual, config, references is not None)
     if references is not None and not (goal.moves_network and perceptual != "none"):
         raise ValueError("--references goes with --train all and perceptual losses")
+    if (options.orthogonal_gradient or weights.orthogonality) and not goal.moves_network:
+        raise ValueError("orthogonality is of the network's weights: it needs --train all")
+    if options.iterated and (config.method == "gd" or not goal.moves_network):
+        raise ValueError("--iterated is for the roots of a network that learns, of method svd")
     smallest, largest = options.photo_scales
     if not 0 < smallest <= largest <= 8:
         raise ValueError(f"--photo-scales must go up, from above 0 to 8, got {smallest} {largest}")
@@ -151,6 +159,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
         workers=options.workers,
         seed=options.seed,
         skip_not_finite=options.skip_not_finite,
+        orthogonal_gradient=options.orthogonal_gradient,
+        iterated=options.iterated,
         chooses_codes=options.codes == "chosen" and goal.chooses_codes,
         checkpoint_minutes=options.checkpoint_minutes,
     )
@@ -162,7 +172,7 @@ def _check_numbers(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and not value > 0:
             raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
-    for name in ("grain", "augment"):
+    for name in ("grain", "augment", "iterated"):
         share = getattr(options, name)
         if share is not None and not 0 <= share <= 1:
             raise ValueError(f"--{name} must be between 0 and 1, got {share}")

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 import models
+import wct
 from app import train
 from app.painter import Painter
 from app.samples import SHEET_SIZE
@@ -613,6 +614,57 @@ def test_a_wrong_calm_is_refused(folders, tmp_path, calm, capsys):
     assert "--calm" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_network_is_pulled_to_orthogonal_convolutions_before_its_hops(folders, tmp_path):
+    def left(*more: str) -> float:
+        length = ["--steps", "12", "--batch", "1", "--learning-rate", "0.01"]
+        command = arguments(folders, tmp_path / "a.safetensors", *length, *more)
+        run = train.Run(train.parse_arguments(command))
+        for _ in range(12):
+            run.train_step(0.3)
+        layers = run.learner.network.before_hops
+        return sum(float(wct.orthogonal.orthogonal_loss(x.weight.detach())) for x in layers)
+
+    assert left("--weight", "orthogonality=10") < 0.97 * left()
+
+
+def test_gradients_before_hops_are_turned_to_orthogonal_ones_of_their_length(folders, tmp_path):
+    command = arguments(
+        folders, tmp_path / "a.safetensors", "--steps", "2", "--orthogonal-gradient"
+    )
+    run = train.Run(train.parse_arguments(command))
+    layers = run.learner.network.before_hops
+    assert len(layers) == len(run.learner.network.hops)
+    before = []
+    turn = run.learner.turn_gradients
+
+    def watched() -> None:
+        before.extend(layer.weight.grad.clone() for layer in layers)
+        turn()
+        for old, layer in zip(before, layers, strict=True):
+            new = layer.weight.grad.flatten(1)
+            torch.testing.assert_close(new.norm(), old.norm(), rtol=1e-4, atol=1e-7)
+            values = torch.linalg.svdvals(new)
+            kept = values[values > 0.01 * values[0]]
+            torch.testing.assert_close(kept, kept[:1].expand_as(kept), rtol=1e-2, atol=1e-7)
+
+    run.learner.turn_gradients = watched
+    run.train_step(0.0)
+    assert len(before) == len(layers) and any(bool(old.any()) for old in before)
+
+
+def test_a_run_may_begin_with_iterated_roots_and_is_saved_without(folders, tmp_path):
+    out = tmp_path / "a.safetensors"
+    command = arguments(folders, out, "--steps", "4", "--iterated", "0.5", "--orthogonal-gradient")
+    run = train.Run(train.parse_arguments(command))
+    for step in range(4):
+        run.train_step(step / 4)
+        assert [hop.iterates for hop in run.learner.network.hops] == [step < 2] * 4
+        assert not any(hop.iterates for hop in run.learner.average.hops)
+    saving.save(run)
+    record = models.load_checkpoint(out).record
+    assert record["iterated"] == 0.5 and record["orthogonal_gradient"] is True
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_style_of_few_paintings_works_and_warns(folders, trained, tmp_path, capsys, count):
     few = tmp_path / "few"
@@ -712,6 +764,8 @@ def test_codes_are_chosen_by_a_judge_on_training_photos(folders, tmp_path):
         (["--strokes", "-0.1"], "strokes must be at least 0"),
         (["--init", "nowhere"], "nowhere"),
         (["--perceptual", "none", "--weight", "style=1"], "--perceptual"),
+        (["--iterated", "2"], "between 0 and 1"),
+        (["--iterated", "0.5", "--method", "gd"], "method svd"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(folders, tmp_path, capsys, change, reason):

@@ -27,7 +27,14 @@ def small(monkeypatch):
         decorrelated_bn.PLANS,
         "quick",
         replace(
-            decorrelated_bn.PLANS["quick"], success=RECIPE, errors=RECIPE, runs=1, error_runs=1
+            decorrelated_bn.PLANS["quick"],
+            success=RECIPE,
+            errors=RECIPE,
+            runs=1,
+            brief=1,
+            brief_runs=1,
+            error_runs=1,
+            error_sizes=(4, 64),
         ),
     )
     for module in (pca_denoising, conditioning):

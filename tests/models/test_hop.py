@@ -38,6 +38,23 @@ def test_svd_colors_with_the_root_of_a_a_transposed_plus_eps():
     torch.testing.assert_close(root @ root, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_a_hop_that_iterates_does_nearly_what_one_that_decomposes_does():
+    content, painting = torch.randn(2, 1, 8, 20, 20, requires_grad=True).unbind()
+    hop = Hop(8, SMALL["statistics"])
+    decomposed = hop(content, *hop.record(painting))(content)
+    hop.iterates = True
+    iterated = hop(content, *hop.record(painting))(content)
+    torch.testing.assert_close(iterated, decomposed, atol=1e-3, rtol=1e-3)
+    assert not torch.equal(iterated, decomposed)
+
+
+def test_each_hop_comes_after_a_convolution_of_its_channels():
+    for name in ("statistics", "mlp"):
+        network = models.Repainter(SMALL[name])
+        found = [layer.out_channels for layer in network.before_hops]
+        assert found == list(SMALL[name].hop_channels)
+
+
 def test_a_recorder_listens_to_every_hop_of_a_network():
     torch.manual_seed(0)
     network = models.Repainter(SMALL["statistics"])
