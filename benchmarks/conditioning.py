@@ -280,7 +280,7 @@ class TimedPlan(experiments.Plan):
 PLANS = {
     "quick": TimedPlan(Recipe(15, batch=8, width=2, tested=100), runs=2, crops=100, rounds=2),
     "short": TimedPlan(
-        Recipe(steps=40, batch=16, width=4, tested=250), runs=3, crops=1000, rounds=30
+        Recipe(steps=40, batch=16, width=4, tested=250), runs=3, crops=1000, rounds=9
     ),
     "full": TimedPlan(Recipe(350 * 390), runs=10),
 }

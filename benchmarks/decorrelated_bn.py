@@ -207,10 +207,10 @@ PLANS = {
         rounds=1,
         time_batch=4,
     ),
-    # A quarter of an hour on a core. Sixty steps of 16 pictures learn more at a third of the rate.
+    # A quarter of an hour on a core. Forty steps of 16 pictures learn more at a third of the rate.
     "short": Plan(
         Recipe(steps=15, batch=16, width=2, tested=50),
-        Recipe(steps=60, batch=16, rate=0.03, width=8, tested=500),
+        Recipe(steps=40, batch=16, rate=0.03, width=8, tested=300),
         runs=9,
         brief=4,
         brief_runs=6,

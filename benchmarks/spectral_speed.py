@@ -2,7 +2,8 @@
 
 The function is the square root of a covariance, M^(1/2). Torch's own is V l^(1/2) V^T with
 (l, V) = torch.linalg.eigh(M), differentiated by autograd, in the same run. All rules of wct
-share one forward pass; the solvers have their own.
+share one forward pass; the solvers have their own. Everything is run by turns, and a ratio is the
+median of those of single rounds: what slows the machine for a while slows both.
 
 python -m benchmarks.spectral_speed --out out/spectral_speed.json
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -22,6 +24,7 @@ from torch import Tensor
 import wct
 from wct import _eigen
 
+BASE = "torch"
 RULES = {
     "analytic": wct.Analytic(),
     "clip": wct.Clip(100),
@@ -48,9 +51,10 @@ def torchs_root(covariance: Tensor) -> Tensor:
 
 
 class Clock:
-    """The least milliseconds of several runs.
+    """Milliseconds of several functions that are run by turns.
 
-    On one CPU thread the time is the processor's own, which other processes do not lengthen.
+    On one CPU thread the time is the processor's own, which other processes do not lengthen but
+    for the caches and frequency that they share.
     """
 
     def __init__(self, device: torch.device, repeats: int, longest: float) -> None:
@@ -62,14 +66,29 @@ class Clock:
             torch.cuda.synchronize(self.device)
         return time.process_time() if self.alone else time.perf_counter()
 
-    def least(self, run: Callable[[], object]) -> float:
-        run()  # warm up
-        times: list[float] = []
-        while len(times) < self.repeats and sum(times) < self.longest:
-            start = self.now()
-            run()
-            times.append(self.now() - start)
-        return 1000 * min(times)
+    def by_turns(self, runs: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
+        """The times of each, round after round; what takes long is in the first rounds alone."""
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        for run in runs.values():
+            run()  # warm up
+        for _ in range(self.repeats):
+            for name, run in runs.items():
+                if sum(times[name]) < 1000 * self.longest or name == BASE:
+                    start = self.now()
+                    run()
+                    times[name].append(1000 * (self.now() - start))
+        return times
+
+
+def figures(times: Mapping[str, list[float]]) -> dict[str, tuple[float, float]]:
+    """Of each its median, and the median of its ratios to torch's own in the same round."""
+    return {
+        name: (
+            statistics.median(own),
+            statistics.median(a / b for a, b in zip(own, times[BASE], strict=False)),
+        )
+        for name, own in times.items()
+    }
 
 
 def saved_megabytes(function: Callable[[Tensor], Tensor], covariance: Tensor) -> float:
@@ -96,27 +115,31 @@ def measure(d: int, batch: int, clock: Clock, dtype: torch.dtype) -> dict[str, d
     covariance = factors @ factors.mT / (2 * d) + 1e-3 * torch.eye(d, device=clock.device)
     weights = torch.randn(batch, d, d, generator=generator, dtype=dtype).to(clock.device)
 
-    functions: dict[str, Callable[[Tensor], Tensor]] = {"torch": torchs_root}
+    functions: dict[str, Callable[[Tensor], Tensor]] = {BASE: torchs_root}
     for name, rule in RULES.items():
         chosen = wct.TopN(max(1, d * 200 // 256)) if rule is None else rule
         functions[name] = lambda m, r=chosen: wct.sqrtm(m, gradient=r, solver="eigh")
     for name, options in SOLVERS.items():
         functions[name] = lambda m, o=options: wct.sqrtm(m, **o)
 
+    # Rules differ in backward alone: their forward is timed once, as exact's.
+    leaf = covariance.clone().requires_grad_()
+    forward = {name: lambda f=functions[name]: f(leaf) for name in (BASE, "exact", *SOLVERS)}
+    leaves = {name: covariance.clone().requires_grad_() for name in functions}
+    roots = {name: function(leaves[name]) for name, function in functions.items()}
+    backward = {
+        name: lambda r=roots[name], x=leaves[name]: torch.autograd.grad(
+            r, x, weights, retain_graph=True
+        )
+        for name in functions
+    }
+    there, back = figures(clock.by_turns(forward)), figures(clock.by_turns(backward))
+    del roots, backward
     found: dict[str, dict[str, float]] = {}
     for name, function in functions.items():
-        # Rules differ in backward alone: their forward is timed once, as exact's.
-        forward = None
-        if name in ("torch", "exact", *SOLVERS):
-            leaf = covariance.clone().requires_grad_()
-            forward = clock.least(lambda f=function, x=leaf: f(x))
-        leaf = covariance.clone().requires_grad_()
-        root = function(leaf)
-        backward = clock.least(
-            lambda r=root, x=leaf: torch.autograd.grad(r, x, weights, retain_graph=True)
-        )
-        del root
-        found[name] = {"forward": forward, "backward": backward}
+        found[name] = {"backward": back[name][0], "backward ratio": back[name][1]}
+        if name in there:
+            found[name] |= {"forward": there[name][0], "forward ratio": there[name][1]}
         found[name]["megabytes"] = saved_megabytes(function, covariance)
     if clock.device.type != "cpu":
         found["auto"] = {"picks": _eigen._fastest(covariance)}
@@ -124,16 +147,16 @@ def measure(d: int, batch: int, clock: Clock, dtype: torch.dtype) -> dict[str, d
 
 
 def print_size(d: int, batch: int, found: dict[str, dict[str, float]]) -> None:
-    base = found["torch"]
+    base = found[BASE]
     print(f"\nd = {d}, batch = {batch}{'':8}forward ms  ratio   backward ms  ratio      MB  ratio")
     for name, row in found.items():
         if "picks" in row:
             print(f"  auto picks {row['picks']}")
             continue
         forward = f"{'as exact':>10}{'':7}"
-        if row["forward"] is not None:
-            forward = f"{row['forward']:10.2f}{row['forward'] / base['forward']:7.2f}"
-        backward = f"{row['backward']:14.2f}{row['backward'] / base['backward']:7.2f}"
+        if "forward" in row:
+            forward = f"{row['forward']:10.2f}{row['forward ratio']:7.2f}"
+        backward = f"{row['backward']:14.2f}{row['backward ratio']:7.2f}"
         memory = f"{row['megabytes']:8.2f}{row['megabytes'] / base['megabytes']:7.2f}"
         print(f"  {name:<26}{forward}{backward}{memory}")
 
@@ -157,7 +180,7 @@ def main() -> None:
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(
         f"torch {torch.__version__} on {where}, {torch.get_num_threads()} threads, {cores} cores, "
-        f"load {load:.1f} at the start; least of {options.repeats} runs, {kind}"
+        f"load {load:.1f} at the start; {options.repeats} rounds by turns, medians, {kind}"
     )
     sizes = {}
     for d in options.sizes:
