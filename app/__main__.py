@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app import shipped
 from app.limits import LONGEST_QUEUE
+from app.memory import allocate_in_one_arena
 from app.options import add_max_pixels, positive
 from app.own_folder import own_folder
 from app.painter import Painter
@@ -91,6 +92,7 @@ def _serve(chosen: argparse.Namespace, is_ending: Callable[[], bool]) -> int:
     except OSError as error:
         return _refused(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror}")
 
+    allocate_in_one_arena()
     try:
         painter = Painter(chosen.checkpoint, chosen.device)
     except (ValueError, OSError) as error:

@@ -138,6 +138,14 @@ class Painter:
         with self._one_at_a_time, torch.no_grad():
             self._contents.of(self._ready(picture.rgb, Region(style), look))
 
+    def forget(self) -> None:
+        """Let go of what is remembered of photos; their next painting takes as long as the first.
+
+        What is being painted is waited for.
+        """
+        with self._one_at_a_time:
+            self._contents.kept.clear()
+
     def paint(
         self,
         picture: images.Picture,

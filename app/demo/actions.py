@@ -144,6 +144,7 @@ class Actions:
                 text = html.escape(f"{Path(photo).name}: {note}.", quote=False)
                 gr.Info(text, title="Note")
             self.studio.read(photo, max_size=size or None)
+            self.jobs.has_read()
             if Path(photo).suffix.lower() not in _SHOWN_BY_BROWSERS:
                 with self.studio.new_folder() as folder:
                     photo = str(folder / f"{Path(photo).stem}.png")
@@ -168,6 +169,7 @@ class Actions:
             _log.debug("a photo was not made ready", exc_info=error)
         finally:
             self._getting_ready.release()
+            self.jobs.has_read()
 
     def repaint(
         self,

@@ -19,6 +19,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from app.demo.places import visitor
+
 _BUSY = b"The server has too many connections; try again later.\n"
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -30,7 +32,7 @@ _REFUSAL = (
 class Patience:
     """What one visitor, and all of them, may take.
 
-    connections: of all visitors. each: of one address; a page in a browser holds up to six.
+    connections: of all visitors. each: of one visitor; a page in a browser holds up to six.
     header: seconds until a request's header must be there. unread: seconds that an answer may
     wait for its reader. idle: seconds that a connection is kept for the next request. buffer:
     bytes of an answer that wait in memory for each connection.
@@ -45,7 +47,7 @@ class Patience:
 
 
 class Crowd:
-    """All connections, by the address they come from.
+    """All connections, by the visitor they come from.
 
     shared: addresses that many visitors come from, those of reverse proxies.
     """
@@ -59,9 +61,13 @@ class Crowd:
 
     def enters(self, connection: Connection) -> bool:
         """Whether there is room for it; one that does nothing may have to go for it."""
-        address = connection.address
+        address = visitor(connection.address)
         own = self._of.get(address, set())
-        if address not in self.shared and len(own) >= self.patience.each and not _end_idle(own):
+        if (
+            connection.address not in self.shared
+            and len(own) >= self.patience.each
+            and not _end_idle(own)
+        ):
             return False
         # Whoever has most of them gives one up.
         if len(self) >= self.patience.connections and not any(
@@ -73,10 +79,11 @@ class Crowd:
 
     def leaves(self, connection: Connection) -> None:
         """It is closed."""
-        own = self._of.get(connection.address, set())
+        address = visitor(connection.address)
+        own = self._of.get(address, set())
         own.discard(connection)
         if not own:
-            self._of.pop(connection.address, None)
+            self._of.pop(address, None)
 
 
 def _end_idle(connections: Collection[Connection]) -> bool:

@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.demo.hosts import Hosts
+from app.demo.places import Places, visitor
 from app.demo.refusal import Refusal
 from app.demo.uploads import LARGEST_UPLOAD, Uploads
 
@@ -117,9 +119,9 @@ class Gate:
 
     application: Gradio's. hosts: the names that the server answers for. is_direct: whether a
     listener, by its number, is to be run without the queue; None where there is none. uploads:
-    where files go. root_path: under which a reverse proxy serves the page ("/repaint"). embedders:
-    origins whose pages may show this one in a frame. each: requests of one address that may run at
-    a time.
+    where files go. places: of the queue. root_path: under which a reverse proxy serves the page
+    ("/repaint"). embedders: origins whose pages may show this one in a frame. each: requests of one
+    visitor that may run at a time.
     """
 
     def __init__(
@@ -129,12 +131,14 @@ class Gate:
         hosts: Hosts,
         is_direct: Callable[[int], bool | None],
         uploads: Uploads,
+        places: Places,
         root_path: str = "",
         embedders: Collection[str] = (),
         each: int = 128,
     ) -> None:
         self.application = application
         self.hosts, self.is_direct, self.uploads = hosts, is_direct, uploads
+        self.places = places
         self.root_path = root_path.rstrip("/")
         self.each = each
         self.kept = Kept(application)
@@ -172,9 +176,10 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = scope["client"][0] if scope.get("client") else ""
-        self._running[address] += 1
+        asks = visitor(address)
+        self._running[asks] += 1
         try:
-            if self._running[address] > self.each:
+            if self._running[asks] > self.each:
                 raise Refusal(503, "You have too many requests running; try again later.")
             host, scheme = self._check_asker(scope)
             scope = self._within(scope)
@@ -197,15 +202,17 @@ class Gate:
                     heard = _replay(body, receive)
                 told = [(key, value) for key, value in scope["headers"] if key in _HEADERS]
                 scope = {**scope, "headers": told, "scheme": scheme}
-                await self.application(scope, heard, send)
+                joins = route.path.endswith("/join")
+                with self.places.joining(address) if joins else nullcontext():
+                    await self.application(scope, heard, send)
         except Refusal as refusal:
             await _refuse(refusal, scope, receive, send)
         except ClientDisconnect:
             pass
         finally:
-            self._running[address] -= 1
-            if not self._running[address]:
-                del self._running[address]
+            self._running[asks] -= 1
+            if not self._running[asks]:
+                del self._running[asks]
 
     def _check_asker(self, scope: Scope) -> tuple[str, str]:
         """The host and the scheme that the request is for; refuses foreign pages' requests."""

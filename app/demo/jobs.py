@@ -14,7 +14,7 @@ class Jobs:
     """What is being painted, by session, so that it can be stopped from another thread.
 
     Attributes:
-        begun: how many there have been.
+        begun: how many there have been, with what was read in between.
     """
 
     def __init__(self) -> None:
@@ -48,6 +48,11 @@ class Jobs:
         with self._lock:
             for stopped in self._running.get(session or "", []):
                 stopped.set()
+
+    def has_read(self) -> None:
+        """A photo was read that may be painted soon: nobody waits for it, but it is kept."""
+        with self._lock:
+            self.begun += 1
 
     def __len__(self) -> int:
         """How many are running."""

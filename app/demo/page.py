@@ -107,7 +107,9 @@ def build(
     page.jobs, page.studio = actions.jobs, studio
     page.state_session_capacity = SESSIONS
     # Not open: what waits in the queue can be asked for in no other way.
+    page.max_queue = max_queue
     page.queue(default_concurrency_limit=1, max_size=max_queue, api_open=False)
+    page._queue.ANALYTICS_MAX_EVENTS = 100  # nobody looks at them; Gradio would keep 10,000
     return page
 
 
@@ -116,6 +118,7 @@ class Page(gr.Blocks):
 
     studio: Studio
     jobs: Jobs
+    max_queue: int
 
     async def preprocess_data(self, block_fn, inputs, *given, **options):
         """As of gr.Blocks. Raises gr.Error for inputs that are not what the listener takes."""

@@ -1,8 +1,5 @@
 """Serving the page: its look, its limits, and what it must not ask of other hosts."""
 
-import ctypes
-import gc
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -18,13 +15,16 @@ from app.demo.gate import Gate
 from app.demo.hosts import Hosts
 from app.demo.jobs import Jobs
 from app.demo.page import CLEAN_EVERY, KEEP_FILES, Page
+from app.demo.places import Places
 from app.demo.studio import Studio
 from app.demo.uploads import LARGEST_FILE, Uploads
+from app.memory import give_back
 
 PATIENCE = Patience()
 
-# Seconds without work after which the system gets back the memory that malloc keeps for the next
-# picture. Sooner it would slow the visitor down who tries another style.
+# Seconds without work after which the photos read last are forgotten, and the system gets back the
+# memory that malloc keeps for the next one. Sooner it would slow the visitor down who tries another
+# style; later the photo is read again while they still look for the button.
 IDLE = 10
 
 _THEME = gr.themes.Soft(
@@ -97,6 +97,7 @@ def serve(
         hosts=names,
         is_direct=lambda number: _is_direct(page, number),
         uploads=Uploads(page.GRADIO_CACHE),
+        places=Places(page.max_queue, lambda: _waiting(page)),
         root_path=path,
         embedders=embedders,
         each=patience.each,
@@ -127,6 +128,13 @@ def _is_direct(page: gr.Blocks, number: int) -> bool | None:
     listener = page.fns.get(number)
     # What a page does alone has a number, too, but nothing that could be called.
     return None if listener is None or listener.fn is None else not listener.queue
+
+
+def _waiting(page: gr.Blocks) -> list[str]:
+    """Who waits in the queue, by address, each as often as they do."""
+    queues = page._queue.event_queue_per_concurrency_id.values()
+    clients = [event.request.client for each in queues for event in each.queue]
+    return [client.host if client else "" for client in clients]
 
 
 def _share(host: str, port: int, token: str) -> str:
@@ -167,14 +175,13 @@ class Rest:
         return begins
 
 
-def _keep_small(page: gr.Blocks, rest: Rest) -> None:
+def _keep_small(page: Page, rest: Rest) -> None:
     """After a crowd of visitors the process is hardly larger than before them.
 
     Threads free what others allocated, and malloc has kept 100 to 350 MB of it after 20 pictures.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    while trim and page.is_running:  # glibc's alone
+    while page.is_running:
         time.sleep(1)
         if rest.begins(time.monotonic()):
-            gc.collect()
-            trim(0)
+            page.studio.forget()
+            give_back()

@@ -156,6 +156,11 @@ class Studio:
         picture = images.load(file, self.max_pixels, max_size=max_size)
         return images.strip(picture if max_size is None else images.resize(picture, max_size))
 
+    def forget(self) -> None:
+        """Let go of the photos read last, and of what the painter remembers of them."""
+        self._load_again.cache_clear()
+        self.painter.forget()
+
     def there(self, file: str | Path | None, what: str) -> Path:
         """A visitor's file. Raises RefusedError where it is not there, or no longer."""
         if file is None:

@@ -137,11 +137,34 @@ def read_state(path: str | Path) -> tuple[Path, dict[str, Any], models.Repainter
     try:
         # weights_only: reads tensors and plain values, never runs code.
         state = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise ValueError(f"it holds a {type(state).__name__}")
         config = models.RepainterConfig(**state["config"])
-        state["domains"]
+        _check(state)
     except Exception as error:
         raise TrainingError(f"{path}: not a state of a training run ({reason_of(error)})") from None
     return path, state, config
+
+
+def _check(state: dict[str, Any]) -> None:
+    """Whether a state has all that belongs to one. Raises ValueError.
+
+    What must fit the run is looked at when it is loaded.
+    """
+    state.setdefault("failed", 0)  # of a run before these were counted
+    parts = {"domains": list, "recent": dict, "network": dict, "average": dict, "optimizers": dict}
+    for name, kind in {**parts, "torch": torch.Tensor, "draw": (list, tuple)}.items():
+        if not isinstance(state.get(name), kind):
+            raise ValueError(f"it has no {name!r}")
+    if not isinstance(state.get("discriminator"), (dict, type(None))):
+        raise ValueError("its 'discriminator' is none")
+    for name, kinds in {"step": (int,), "failed": (int,), "seconds": (int, float)}.items():
+        value = state.get(name)
+        if type(value) not in kinds or not 0 <= value < 1e12:
+            raise ValueError(f"it has no {name!r}")
+    for name, value in state["recent"].items():
+        if not (isinstance(name, str) and type(value) in (int, float)):
+            raise ValueError("its losses are no numbers")
 
 
 @contextmanager

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import models
 from app.choosing import Chooser, record_of
 from app.training.failures import DivergedError, TrainingError
 from app.training.files import read_state
 from app.training.run import Run
+from models.whole_file import reason_of
 
 
 def state_of(run: Run) -> dict[str, Any]:
@@ -65,20 +67,48 @@ def load_state(run: Run, path: str | Path) -> None:
         raise TrainingError(f"{path}: trained {domains}, asked for are {run.data.domains}")
     if (state["discriminator"] is None) != (run.discriminator is None):
         raise TrainingError(f"{path}: was trained with other losses")
-    learner.network.load_state_dict(state["network"])
-    learner.average.load_state_dict(state["average"])
-    if run.discriminator is not None:
-        run.discriminator.load_state_dict(state["discriminator"])
     if run.data.variants:
         _load_codes(run, path, state)
-    for name, optimizer in run.optimizers.items():
-        if name in state["optimizers"]:
-            optimizer.load_state_dict(state["optimizers"][name])
-    run.data.restore(state["draw"])
-    torch.set_rng_state(state["torch"])
+    try:
+        for name in ("network", "average", "discriminator"):
+            module = getattr(run, name) if name == "discriminator" else getattr(learner, name)
+            if module is not None:
+                _load_weights(module, name, state[name])
+        for name, optimizer in run.optimizers.items():
+            if name in state["optimizers"]:
+                _load_moments(optimizer, name, state["optimizers"][name])
+        run.data.restore(state["draw"])
+        torch.set_rng_state(state["torch"])
+    except Exception as error:  # whatever a file can hold in the place of what belongs there
+        raise TrainingError(f"{path}: not a state of this training ({reason_of(error)})") from None
     run.clock.step, run.clock.seconds = state["step"], state["seconds"]
-    run.clock.failed = state.get("failed", 0)
+    run.clock.failed = state["failed"]
     run.losses.recent = state["recent"]
+
+
+def _load_weights(module: nn.Module, name: str, weights: Mapping[str, torch.Tensor]) -> None:
+    try:
+        module.load_state_dict(weights)
+    except (RuntimeError, AttributeError, TypeError):
+        raise ValueError(f"its {name} is of another shape") from None
+    if not all(bool(value.isfinite().all()) for value in module.state_dict().values()):
+        raise ValueError(f"its {name} has weights that are not finite")
+
+
+def _load_moments(optimizer: torch.optim.Optimizer, name: str, given: Mapping[str, Any]) -> None:
+    """What an optimizer remembers of each parameter; its options are this run's own."""
+    own, moments = optimizer.state_dict(), given["state"]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, parameter in enumerate(parameters):
+        for moment, value in moments.get(number, {}).items():
+            shape = torch.Size() if moment == "step" else parameter.shape
+            if value.shape != shape or not value.isfinite().all():
+                raise ValueError(
+                    f"the moments of its optimizer {name!r} are not those of its parts"
+                )
+    if not moments.keys() <= set(range(len(parameters))):
+        raise ValueError(f"its optimizer {name!r} moves more parameters than this training's")
+    optimizer.load_state_dict({"state": moments, "param_groups": own["param_groups"]})
 
 
 def _load_codes(run: Run, path: Path, state: Mapping[str, Any]) -> None:
@@ -86,10 +116,10 @@ def _load_codes(run: Run, path: Path, state: Mapping[str, Any]) -> None:
         run.learner.begin_codes()
         return
     try:
-        run.learner.codes.load_state_dict(state["codes"])
-        run.learner.average_codes.load_state_dict(state["average_codes"])
-    except RuntimeError as error:
-        raise TrainingError(f"{path}: learned other codes ({error})") from None
+        _load_weights(run.learner.codes, "codes", state["codes"])
+        _load_weights(run.learner.average_codes, "averaged codes", state["average_codes"])
+    except (ValueError, KeyError) as error:
+        raise TrainingError(f"{path}: learned other codes ({reason_of(error)})") from None
 
 
 def record(run: Run) -> dict[str, Any]:

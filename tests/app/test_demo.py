@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import io
+import math
 import os
 import re
 import signal
@@ -463,11 +464,14 @@ def test_a_process_at_rest_gives_its_memory_back(
     page: gr.Blocks, client: Client, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The page's own server looks every second, and would wait for ten.
-    collected = threading.Event()
-    monkeypatch.setattr(server, "IDLE", 0)
-    monkeypatch.setattr(server, "gc", SimpleNamespace(collect=collected.set))
+    monkeypatch.setattr(server, "IDLE", math.inf)
+    given_back, kept = threading.Event(), page.studio.painter._contents.kept
     client.predict(handle_file(photos / "coffee.png"), "dots", max_size=64, api_name="/stylize")
-    assert collected.wait(PATIENCE)
+    assert kept
+    monkeypatch.setattr(server, "IDLE", 0)
+    monkeypatch.setattr(server, "give_back", given_back.set)
+    assert given_back.wait(PATIENCE)
+    assert not kept
 
 
 def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos: Path) -> None:

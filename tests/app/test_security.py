@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
@@ -30,6 +31,8 @@ from app.demo.actions import Actions
 from app.demo.connections import Patience
 from app.demo.gate import OPEN, Kept, _Answer
 from app.demo.hosts import Hosts
+from app.demo.places import Places, visitor
+from app.demo.refusal import Refusal
 from app.demo.studio import Studio
 from app.painter import Painter
 from tests.demo_server import free_port, serving
@@ -394,6 +397,7 @@ def test_a_page_that_may_embed_it_is_named() -> None:
         hosts=Hosts("127.0.0.1", 7860),
         is_direct=lambda _: None,
         uploads=None,
+        places=None,
         embedders=["https://blog.example"],
     )
     assert embedded._headers["Content-Security-Policy"].endswith(
@@ -613,6 +617,103 @@ def test_what_waits_in_the_queue_can_be_asked_for_in_no_other_way(
         for path in ("run/predict", "run/stylize", "api/stylize", "api/predict", "call/stylize"):
             answer = ask.post(f"{API}/{path}", json={**asked, "api_name": "stylize"})
             assert answer.status_code in (403, 404), (number, path)
+
+
+@contextmanager
+def nobody_painting(page: gr.Blocks) -> Iterator[None]:
+    """Whoever joins the queue waits until the block ends."""
+    begin = page._queue.process_events
+
+    async def hold(*given, **options) -> None:
+        while holding:
+            await asyncio.sleep(0.05)
+        await begin(*given, **options)
+
+    holding = [True]
+    page._queue.process_events = hold
+    try:
+        yield
+    finally:
+        holding.clear()
+        ends = time.monotonic() + PATIENCE
+        while len(page._queue) and time.monotonic() < ends:
+            time.sleep(0.05)
+        page._queue.process_events = begin
+
+
+def test_one_visitor_never_has_all_of_the_queue_s_places(
+    painter: Painter, tmp_path: Path, photo: Path
+) -> None:
+    """Many at once, under as many names: another visitor still finds a place."""
+    options = {"max_queue": 8, "proxies": ["127.0.0.1"]}
+    with (
+        serving(painter, tmp_path, **options) as page,
+        httpx.Client(base_url=page.local_url, timeout=PATIENCE) as client,
+    ):
+        files = {"files": ("a.png", photo.read_bytes())}
+        (path,) = client.post(f"{API}/upload", files=files).json()
+        given = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        data = [given, "dots", 1.0, None, 64, "", 0.5, "", None, "png", *[1] * 6]
+        number = number_of(page, "stylize")
+
+        def join(session: str, forwarded: str) -> httpx.Response:
+            asked = {"data": data, "fn_index": number, "session_hash": session}
+            headers = {"x-forwarded-for": forwarded}
+            return client.post(f"{API}/queue/join", json=asked, headers=headers)
+
+        def all_join(count: int, forwarded: str) -> list[httpx.Response]:
+            with ThreadPoolExecutor(count) as pool:
+                names = [f"{forwarded.replace('.', '-')}x{n}" for n in range(count)]
+                return list(pool.map(lambda name: join(name, forwarded), names))
+
+        with nobody_painting(page):
+            assert join("painted-meanwhile", "198.51.100.1").status_code == 200
+            answers = all_join(12, "203.0.113.7")
+            assert sum(one.status_code == 200 for one in answers) <= 4
+            refused = [one for one in answers if one.status_code != 200]
+            assert {one.status_code for one in refused} == {429}
+            assert all("waiting already" in one.json()["detail"] for one in refused)
+            # Whatever a visitor writes there before the proxy does is not believed.
+            assert join("again", "192.0.2.9, 203.0.113.7").status_code == 429
+            assert join("other", "198.51.100.2").status_code == 200
+            assert sum(one.status_code == 200 for one in all_join(6, "198.51.100.3")) <= 3
+            assert join("last", "198.51.100.4").status_code == 200
+        assert join("once more", "203.0.113.7").status_code in (200, 400)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("203.0.113.7", "203.0.113.7", True),
+        ("203.0.113.7", "203.0.113.8", False),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("::ffff:203.0.113.7", "203.0.113.7", True),
+        ("::ffff:203.0.113.7", "::ffff:203.0.113.8", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("", "203.0.113.7", False),
+        ("unknown", "unknown", True),
+    ],
+)
+def test_a_visitor_is_an_address_or_half_of_a_long_one(one: str, other: str, same: bool) -> None:
+    assert (visitor(one) == visitor(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("places", "others", "own"), [(32, 0, 16), (32, 8, 12), (8, 4, 2), (1, 0, 1), (3, 2, 1)]
+)
+def test_a_visitor_may_have_as_many_places_as_stay_free(places: int, others: int, own: int) -> None:
+    waiting = [f"198.51.100.{number}" for number in range(others)]
+    shared = Places(places, lambda: waiting)
+    while True:
+        try:
+            with shared.joining("203.0.113.7"):
+                waiting.append("203.0.113.7")
+        except Refusal as refusal:
+            assert refusal.status == 429
+            break
+        assert len(waiting) <= places
+    assert waiting.count("203.0.113.7") == own
 
 
 def test_photos_are_made_ready_one_at_a_time(
