@@ -39,14 +39,16 @@ class Outcome:
         Args:
             name: of the file and what was done to it, so that it can be made again.
             file: what a refusal must name.
-            slowest, most_memory: seconds and MB that a trial may take.
+            slowest, most_memory: seconds of the processor and MB that a trial may take.
         """
         self.count(trial.kind)
-        for figure, value in (("slowest_s", trial.seconds), ("peak_mb", trial.peak_mb)):
+        slow = {"slowest_s": trial.seconds, "slowest_processor_s": trial.processor}
+        for figure, value in {**slow, "peak_mb": trial.peak_mb}.items():
             self.figures[figure] = max(self.figures.get(figure, 0.0), round(value, 2))
-        told = f"{name}: {trial.kind} in {trial.seconds:.1f} s and {trial.peak_mb:.0f} MB"
+        times = f"{trial.seconds:.1f} s ({trial.processor:.1f} s of the processor)"
+        told = f"{name}: {trial.kind} in {times} and {trial.peak_mb:.0f} MB"
         wrong = trial.kind not in ("done", "refused")
-        if wrong or trial.seconds > slowest or trial.peak_mb > most_memory:
+        if wrong or trial.processor > slowest or trial.peak_mb > most_memory:
             last = "".join(trial.text.strip().splitlines()[-1:])
             self.faults.append(f"{told}: {last[:200]}")
         if trial.kind == "refused" and file not in trial.text:
