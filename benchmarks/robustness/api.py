@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
+from app.look import OPTIONS
 from benchmarks.robustness import Outcome
 from benchmarks.robustness.served import Served, serving
 from benchmarks.robustness.trial import WAITS
@@ -143,7 +144,8 @@ def picture(side: int = 64) -> bytes:
 
 
 def _stylize(photo: dict, style: str = "monet", size: int = 64) -> list:
-    return [photo, style, 1.0, None, size, "", 0.5, "", None, "png", *[1] * 6]
+    finer = [1] * (len(OPTIONS) - 2)  # beside the strength and whose colors are kept
+    return [photo, style, 1.0, None, size, "", 0.5, "", None, "png", *finer]
 
 
 def _number(client: httpx.Client, name: str) -> int:

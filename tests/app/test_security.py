@@ -34,12 +34,15 @@ from app.demo.hosts import Hosts
 from app.demo.places import Places, visitor
 from app.demo.refusal import Refusal
 from app.demo.studio import Studio
+from app.look import OPTIONS
 from app.painter import Painter
 from tests.demo_server import free_port, serving
 from tests.patience import PATIENCE
 
 API = "/gradio_api"
 PNG = b"\x89PNG\r\n\x1a\n"
+FINER = [1] * (len(OPTIONS) - 2)  # a call's last inputs: strength and keep_color stand before
+TAKEN = 10 + len(FINER)  # inputs of a call
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +223,13 @@ def test_a_playlist_never_reaches_ffmpeg(
     # As a picture it is none.
     (path,) = ask.post(f"{API}/upload", files={"files": ("v.png", playlist)}).json()
     data = [{"path": path, "meta": {"_type": "gradio.FileData"}}, "dots", 1.0, None, None]
-    answer = said(page, ask, "stylize", [*data, "", 0.5, "", None, "png", *[1] * 6], "playlist")
+    answer = said(
+        page,
+        ask,
+        "stylize",
+        [*data, "", 0.5, "", None, "png", *FINER],
+        "playlist",
+    )
     assert "not a picture" in answer
 
 
@@ -510,7 +519,7 @@ def test_what_no_page_sends_is_one_sentence(
         ({2: 1e308}, ""),
         ({1: 7, 5: ["monet"]}, ""),
         ({9: None}, "Choose a photo first"),
-        ({16: "one more"}, "takes 16 inputs, not 17"),
+        ({TAKEN: "one more"}, f"takes {TAKEN} inputs, not {TAKEN + 1}"),
     ],
 )
 def test_wrong_inputs_are_one_sentence(
@@ -521,9 +530,9 @@ def test_wrong_inputs_are_one_sentence(
     change: dict,
     sentence: str,
 ) -> None:
-    data = [None, "dots", 1.0, None, None, "", 0.5, "", None, "png", *[1] * 6, None]
+    data = [None, "dots", 1.0, None, None, "", 0.5, "", None, "png", *FINER, None]
     data = [change.get(place, value) for place, value in enumerate(data)]
-    data = data if 16 in change else data[:16]
+    data = data if TAKEN in change else data[:TAKEN]
     session = f"wrong{abs(hash(request.node.name))}"
     answer = said(page, ask, "stylize", data, session)
     assert '"success":false' in answer and sentence in answer
@@ -653,7 +662,7 @@ def test_one_visitor_never_has_all_of_the_queue_s_places(
         files = {"files": ("a.png", photo.read_bytes())}
         (path,) = client.post(f"{API}/upload", files=files).json()
         given = {"path": path, "meta": {"_type": "gradio.FileData"}}
-        data = [given, "dots", 1.0, None, 64, "", 0.5, "", None, "png", *[1] * 6]
+        data = [given, "dots", 1.0, None, 64, "", 0.5, "", None, "png", *FINER]
         number = number_of(page, "stylize")
 
         def join(session: str, forwarded: str) -> httpx.Response:
