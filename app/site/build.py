@@ -1,0 +1,132 @@
+"""The command ``python -m app.site.build``: the static page as a folder that any host can serve."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from app import images, terminal
+from app.shipped import CHECKPOINT
+
+SOURCES = Path(__file__).resolve().parent
+PAGE = (
+    "index.html",
+    "page.css",
+    "page.js",
+    "worker.js",
+    "painter.js",
+    "model.js",
+    "filters.js",
+    "colors.js",
+    "tiles.js",
+    "pictures.js",
+    "manifest.webmanifest",
+)
+
+# Of onnxruntime-web: for browsers with WebGPU and for the others; a browser asks for one of them.
+RUNTIME = (
+    "ort.wasm.min.mjs",
+    "ort-wasm-simd-threaded.mjs",
+    "ort-wasm-simd-threaded.wasm",
+    "ort.webgpu.min.mjs",
+    "ort-wasm-simd-threaded.asyncify.mjs",
+    "ort-wasm-simd-threaded.asyncify.wasm",
+)
+EXAMPLE_SIDE = 1024  # pixels
+ICONS = (192, 512)  # pixels
+
+
+def build(
+    out: Path, runtime: Path, checkpoint: Path = CHECKPOINT, example: Path | None = None
+) -> None:
+    """Writes the page, the runtime and a checkpoint's model to a folder, replacing what was there.
+
+    Args:
+        runtime: the folder ``dist`` of the package onnxruntime-web.
+        example: the photo that is painted when the page opens; None: one that scikit-image ships
+            (a cup of coffee, by Rachel Michetti, CC0).
+
+    Raises:
+        ValueError, OSError: see `app.export.folder.export`.
+    """
+    from app.export.folder import export
+    from app.painter import Painter
+
+    missing = [name for name in RUNTIME if not (runtime / name).is_file()]
+    if missing:
+        raise ValueError(f"{runtime}: {missing[0]} is missing: npm install onnxruntime-web")
+    (out / "runtime").mkdir(parents=True, exist_ok=True)
+    for name in PAGE:
+        shutil.copyfile(SOURCES / name, out / name)
+    for name in RUNTIME:
+        shutil.copyfile(runtime / name, out / "runtime" / name)
+    photo = images.resize(_example() if example is None else images.load(example), EXAMPLE_SIDE)
+    images.save(photo, out / "example.jpg", durable=False)
+    painter = Painter(checkpoint, "cpu")
+    shutil.rmtree(out / "model", ignore_errors=True)
+    export(painter, out / "model", photo, print)
+    _icons(out, painter.paint(images.resize(photo, 512), painter.style(painter.style_names[0])))
+    ours = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "sw.js"]
+    _service_worker(out, ours)
+
+
+def _example() -> images.Picture:
+    import skimage.data
+
+    return images.Picture(np.asarray(skimage.data.coffee()))
+
+
+def _icons(out: Path, painting: images.Picture) -> None:
+    side = min(painting.width, painting.height)
+    left, top = (painting.width - side) // 2, (painting.height - side) // 2
+    square = Image.fromarray(painting.rgb[top : top + side, left : left + side])
+    for size in ICONS:
+        icon = square.resize((size, size), Image.Resampling.LANCZOS)
+        # A painting has too many colors to be small as PNG.
+        icon.quantize(96).save(out / f"icon-{size}.png", optimize=True)
+
+
+def _service_worker(out: Path, files: Iterable[Path]) -> None:
+    """Names the files that it keeps at once, and a digest of all of them."""
+    digest, kept = hashlib.sha256(), ["./"]
+    for path in files:
+        name = path.relative_to(out).as_posix()
+        digest.update(name.encode() + path.read_bytes())
+        # The page says index.html by its folder; a browser needs one of the runtimes.
+        if name != "index.html" and not name.startswith("runtime/"):
+            kept.append(name)
+    source = (SOURCES / "sw.js").read_text(encoding="utf-8")
+    source = source.replace('"%VERSION%"', json.dumps(f"repaint-{digest.hexdigest()[:16]}"))
+    (out / "sw.js").write_text(source.replace('"%FILES%"', json.dumps(kept)), encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    terminal.show_anything()
+    parser = argparse.ArgumentParser(
+        prog="python -m app.site.build", description="Build the static page that paints."
+    )
+    parser.add_argument("--out", type=Path, default=Path("site"), metavar="FOLDER")
+    parser.add_argument("--runtime", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT, metavar="FILE")
+    parser.add_argument("--example", type=Path, metavar="PHOTO")
+    args = parser.parse_args(argv)
+    try:
+        build(args.out, args.runtime, args.checkpoint, args.example)
+    except ModuleNotFoundError as error:
+        return terminal.failed(f"{error.name} is missing: make site-deps installs it", 2)
+    except (ValueError, OSError) as error:
+        return terminal.failed(error, 2)
+    print(f"{args.out}: ready; make site-serve shows it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
