@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import wct
+from models.convolutions import Convolution
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,9 @@ def folded(layer: nn.Conv2d, affine: Affine | None) -> tuple[Tensor, Tensor | No
     return weight.reshape(layer.weight.shape), bias
 
 
-def convolve(layer: nn.Conv2d, x: Tensor, affine: Affine | None = None) -> Tensor:
+def convolve(layer: Convolution, x: Tensor, affine: Affine | None = None) -> Tensor:
     """The convolution of ``affine(x)``, without ever computing ``affine(x)``."""
-    if affine is None:
-        return layer(x)
-    margin = (layer.kernel_size[0] - 1) // 2
-    x = F.pad(x, (margin,) * 4, mode=layer.padding_mode)
-    weight, bias = folded(layer, affine)
-    return F.conv2d(x, weight, bias, layer.stride)
+    return layer(x) if affine is None else layer.with_kernel(x, *folded(layer, affine))
 
 
 def unless_folded(x: Tensor, affine: Affine | None) -> tuple[Tensor, Affine | None]:

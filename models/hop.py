@@ -36,7 +36,7 @@ class Hop(nn.Module):
     def record(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (B, G, n, 1) and root of the covariance (B, G, n, n) of x (B, C, H, W)."""
         with torch.autocast(x.device.type, enabled=False):
-            mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
+            mean, covariance = statistics.mean_and_covariance(x, self.groups)
             return mean, self._power(covariance, 0.5)
 
     def covariance(self, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class Hop(nn.Module):
             covariances: if given, that of x is appended, (B, G, n, n).
         """
         with torch.autocast(x.device.type, enabled=False):
-            own_mean, covariance = statistics.mean_and_covariance(x.float(), self.groups)
+            own_mean, covariance = statistics.mean_and_covariance(x, self.groups)
             if covariances is not None:
                 covariances.append(covariance)
             # gd: the features are pushed to covariance I by the training.

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from models import statistics
 from models.affine import Affine, convolve, folded
-from models.convolutions import convolution, halved, is_fast, shuffled, upsampled_phases
+from models.convolutions import (
+    Convolution,
+    convolution,
+    halved,
+    is_fast,
+    shuffled,
+    upsampled_phases,
+)
 
 SLOPE = 0.2  # of the upsampling's leaky ReLUs
 
@@ -47,7 +54,11 @@ class ResidualBlock(nn.Module):
         last.weight.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.branch(x)
+        branch = self.branch(x)
+        if is_fast(x):
+            # New memory costs a CPU more than a sum, and a sum in half precision loses details.
+            return branch.add_(x) if branch.dtype != torch.bfloat16 else x.float().add(branch)
+        return x + branch
 
 
 class ContentEncoder(nn.Module):
@@ -68,8 +79,8 @@ class ContentEncoder(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         x = image
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d) and layer.stride == (2, 2) and is_fast(x):
-                x = halved(layer, x)
+            if isinstance(layer, Convolution) and layer.stride == (2, 2) and is_fast(x):
+                x = halved(layer, layer.cast(x))
             else:
                 x = layer(x)
         return x
@@ -93,6 +104,7 @@ class Upsampling(nn.Module):
 
         See :mod:`models.convolutions`.
         """
+        x = self.convolution.cast(x)
         return F.leaky_relu_(upsampled_phases(x, *folded(self.convolution, affine)), SLOPE)
 
     def forward(self, x: Tensor, affine: Affine | None = None) -> Tensor:

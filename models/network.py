@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,16 @@ from models import finish, receptive_field, statistics, strokes
 from models.affine import Affine, convolve, folded, unless_folded
 from models.coloring import WAYS, AtHop
 from models.configuration import SMALLEST, STRIDE, RepainterConfig
-from models.convolutions import convolution, convolved_phases, laid_out, pixels_of, shuffled
+from models.convolutions import (
+    Convolution,
+    channels_last,
+    convolution,
+    convolved_phases,
+    is_fast,
+    laid_out,
+    pixels_of,
+    shuffled,
+)
 from models.finish import Finish, Ground, Original
 from models.finish.enlargement import reduced
 from models.hop import Hop
@@ -111,7 +121,7 @@ class Repainter(nn.Module):
 
         affine = at_hop(x, 0)
         for i, block in enumerate(self.blocks, 1):
-            x = block(x if affine is None else laid_out(affine(x)))
+            x = block(laid_out(x if affine is None else affine(x), self.precision))
             affine = at_hop(x, i)
         # From here on a hop is followed by a convolution alone, which can swallow it.
         *first, last = self.upsamplings
@@ -122,13 +132,28 @@ class Repainter(nn.Module):
         i = len(self.blocks) + len(self.upsamplings)
         if torch.is_grad_enabled() or not last.has_phases or statistics.places_count():
             x = last(x, affine)
-            return torch.tanh(convolve(self.output, *unless_folded(x, affine_after(x, i))))
+            return _image(convolve(self.output, *unless_folded(x, affine_after(x, i))))
         x = last.phases(x, affine)
         # A hop's statistics are the same in any order of the pixels.
         affine = affine_after(pixels_of(x), i)
         if affine is None or affine.folds:
-            return torch.tanh(convolved_phases(x, *folded(self.output, affine)))
-        return torch.tanh(convolve(self.output, affine(shuffled(x))))
+            return _image(convolved_phases(x, *folded(self.output, affine)))
+        return _image(convolve(self.output, affine(shuffled(x))))
+
+    @property
+    def precision(self) -> torch.dtype:
+        """What features are kept in between the hops, where no gradient is kept."""
+        return self.output.precision
+
+    def compute_in(self, precision: torch.dtype) -> None:
+        """Changes :attr:`precision`: torch.float32, as it is at first, or torch.bfloat16.
+
+        Statistics, matrix roots, styles and pictures are in float32 either way.
+        """
+        for part in (self.content_encoder, self.blocks, self.upsamplings, self.output):
+            for layer in cast("nn.Module", part).modules():
+                if isinstance(layer, Convolution):
+                    layer.precision = precision
 
     @property
     def reach(self) -> int:
@@ -172,7 +197,7 @@ class Repainter(nn.Module):
                 f"images must have shape (B, 3, H, W) with H and W multiples of {STRIDE}, "
                 f"got {tuple(photo.shape)}"
             )
-        return self.content_encoder(laid_out(photo))
+        return self.content_encoder(channels_last(photo) if is_fast(photo) else photo)
 
     def reconstruct(self, image: Tensor) -> tuple[Tensor, StyleCode]:
         """The image decoded with its own style, and its style code as it is, not refined."""
@@ -204,7 +229,12 @@ class Repainter(nn.Module):
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
         """The style code of paintings (B, 3, H, W) in [-1, 1], of any size."""
-        code = self.coloring.encode(painting, lambda image: self.reconstruct(_padded(image)))
+        precision = self.precision
+        self.compute_in(torch.float32)
+        try:
+            code = self.coloring.encode(painting, lambda image: self.reconstruct(_padded(image)))
+        finally:
+            self.compute_in(precision)
         return self.refine(code)
 
     @torch.no_grad()
@@ -259,6 +289,12 @@ class Repainter(nn.Module):
             picture = picture + (1 - strength) * (photo - own)
         picture = content.finish.on(picture.clamp(-1, 1), strength)
         return picture[..., :height, :width]
+
+
+def _image(x: Tensor) -> Tensor:
+    """Pictures in [-1, 1], in float32 where they are computed in less."""
+    halved = x.dtype == torch.bfloat16 and not torch.is_autocast_enabled(x.device.type)
+    return torch.tanh(x.float() if halved else x)
 
 
 def _padded(image: Tensor, stroke_size: int = 1) -> Tensor:
