@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.winograd import convolved
+
 KERNEL = 3  # of the discriminator on features, whose patches are as large as the layer's own
 
 
@@ -104,7 +106,10 @@ class FeatureDiscriminator(nn.Module):
             *stack, _ = self.stacks[layer].children()
             x = x / size
             for part in stack:
-                x = part(x)
+                if isinstance(part, nn.Conv2d) and part.kernel_size == (KERNEL, KERNEL):
+                    x = convolved(x, part.weight, part.bias)
+                else:
+                    x = part(x)
             hidden.append(x)
         return hidden
 
