@@ -16,7 +16,7 @@ from pathlib import Path
 from app import shipped
 from app.limits import LONGEST_QUEUE
 from app.memory import allocate_in_one_arena
-from app.options import add_max_pixels, positive
+from app.options import add_max_pixels, add_precision, positive, say_precision
 from app.own_folder import own_folder
 from app.painter import Painter
 
@@ -32,6 +32,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--share", action="store_true", help="a public link through gradio's relay")
     parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT, metavar="FILE")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
+    add_precision(parser)
     add_max_pixels(parser)
     parser.add_argument(
         "--max-queue",
@@ -94,7 +95,8 @@ def _serve(chosen: argparse.Namespace, is_ending: Callable[[], bool]) -> int:
 
     allocate_in_one_arena()
     try:
-        painter = Painter(chosen.checkpoint, chosen.device)
+        painter = Painter(chosen.checkpoint, chosen.device, precision=chosen.precision)
+        say_precision(painter.precision, chosen.verbose)
     except (ValueError, OSError) as error:
         return _refused(error)
     with own_folder("repaint-demo-") as folder:

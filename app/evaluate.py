@@ -29,12 +29,14 @@ from app.measuring import (
     judge_real,
     thumbnail,
 )
+from app.options import add_precision, say_precision
 from app.out import check_out, not_written
 from app.painter import available_device
 from app.report import Table, contact_sheet
 from app.terminal import failed, show_anything
 from models.judge import LinearJudge, PooledFeatures
 from models.measures import LPIPS, frechet_distance
+from models.precision import chosen as chosen_precision
 from models.whole_file import writing_whole
 
 PHOTO_SIDE = 256  # pixels; the artworks' own scale
@@ -146,7 +148,8 @@ def tables(report: Mapping) -> list[Table]:
             "seconds",
             "Seconds a picture (Table 10)",
             {file: {"seconds": part["seconds"]} for file, part in checkpoints.items()},
-            f"Batch 1, {PHOTO_SIDE} px, on {report['device']} with {report['threads']} threads.",
+            f"Batch 1, {PHOTO_SIDE} px, on {report['device']} with {report['threads']} threads, "
+            f"in {report['precision']}.",
         ),
     ]
     return result
@@ -225,6 +228,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--limit", type=int, help="photos at most, drawn by --seed (all)")
     add("--overwrite", action="store_true", help="write over a report that exists")
     add("--device", default="auto")
+    add_precision(parser)
     add("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)
     if arguments.limit is not None and arguments.limit < 2:
@@ -273,12 +277,16 @@ def run(arguments: argparse.Namespace) -> tuple[dict, Image.Image]:
         raise EvaluationError(f"{arguments.out}: exists already; --overwrite writes over it")
     check_out(arguments.out / "report.json", REPORT_SIZE)
     device = available_device(arguments.device)
+    precision = chosen_precision(arguments.precision, device)
+    say_precision(precision, arguments.verbose)
     classifier, _ = models.load_classifier(arguments.classifier, device)
     lpips, reason = _lpips(device)
     judges = Judges(classifier, _second_judge(arguments.second_judge, device), lpips, reason)
     tests = class_folders(split_folder(arguments.artworks, "test"))
     arguments.known = tuple(name for name in tests if name in classifier.classes)
     checkpoints = _load(arguments, device)
+    for checkpoint in checkpoints.values():
+        checkpoint.network.compute_in(precision.dtype)
     folder = PictureFolder(arguments.photos, name=PHOTO)
     chosen = list(range(len(folder)))
     if arguments.limit is not None and arguments.limit < len(chosen):
@@ -297,6 +305,7 @@ def run(arguments: argparse.Namespace) -> tuple[dict, Image.Image]:
         "photos": len(photos),
         "seed": arguments.seed,
         "device": str(device),
+        "precision": precision.name,
         "threads": torch.get_num_threads(),
     }
     if judges.second is not None:

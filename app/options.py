@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from app import images
+from models.precision import AUTO, PRECISIONS, Precision
 
 
 def positive(text: str) -> int:
@@ -27,3 +29,23 @@ def add_max_pixels(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="refuse larger photos, in pixels (default: %(default)s)",
     )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """--precision, in what the network's convolutions are computed, and --verbose."""
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=AUTO,
+        help="in what the network's convolutions are computed: auto takes bfloat16 where a trial "
+        "of the device shows that it is faster (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="also say which precision was taken, and why"
+    )
+
+
+def say_precision(precision: Precision, verbose: bool) -> None:
+    """What was taken and why, on stderr, where a person asked for it."""
+    if verbose:
+        print(f"convolutions in {precision.name}: {precision.why}", file=sys.stderr)

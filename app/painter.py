@@ -23,6 +23,7 @@ from app.look import AS_THE_STYLE, Look
 from app.region_painter import Held, RegionPainter
 from app.regions import Region
 from models.network import STRIDE
+from models.precision import AUTO, chosen
 from models.strokes import Canvas
 
 
@@ -31,12 +32,14 @@ class Painter:
 
     device: "auto" (the first available of cuda, mps, cpu) or the name of a torch device.
     limits: how much is painted, read and remembered at a time.
+    precision: in what convolutions are computed, "auto", "float32" or "bfloat16"; see
+    models.precision. Styles are read in float32.
 
     style_names: the built-in styles, in the checkpoint's order. codes: how many codes each has.
     path: the checkpoint's file.
 
     Raises models.CheckpointError, a ValueError, where the checkpoint cannot be used, and
-    ValueError for a device that this machine does not have.
+    ValueError for a device that this machine does not have, or that cannot compute in bfloat16.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Painter:
         checkpoint_path: str | os.PathLike,
         device: str = "auto",
         limits: Limits = LIMITS,
+        precision: str = AUTO,
     ) -> None:
         self.path = Path(checkpoint_path)
         self.device = available_device(device)
@@ -51,6 +55,8 @@ class Painter:
         checkpoint = models.load_checkpoint(self.path, device=str(self.device))
         self.network = checkpoint.network
         self.record = checkpoint.record
+        self.precision = chosen(precision, self.device)
+        self.network.compute_in(self.precision.dtype)
         self._built_in = checkpoint.styles
         self.codes = {name: len(codes) for name, codes in checkpoint.styles.items()}
         self.style_names = tuple(checkpoint.styles)

@@ -27,7 +27,7 @@ from app.batch import Outcome
 from app.limits import Limits
 from app.listing import CommandError, plan, read_list
 from app.look import OPTIONS, Look, chosen, explained
-from app.options import add_max_pixels, positive
+from app.options import add_max_pixels, add_precision, positive, say_precision
 from app.painter import Painter, Region
 from models import whole_file
 
@@ -63,7 +63,10 @@ def _main(argv: Sequence[str] | None) -> int:
         planned = plan(args.photos, args.out, args.format, args.recursive, listed)
         jobs = planned.jobs
         # Each photo is painted once: what the painter could remember would only take memory.
-        painter = Painter(args.checkpoint, args.device, Limits(remembered_content=0))
+        painter = Painter(
+            args.checkpoint, args.device, Limits(remembered_content=0), args.precision
+        )
+        say_precision(painter.precision, args.verbose)
         work = _work(args, painter)
         _make_folder(args.out)
     except (ValueError, OSError) as error:
@@ -125,7 +128,8 @@ class _Painters:
             return self.first
         if not hasattr(self._own, "painter"):
             torch.set_num_threads(max(1, self._cores // self.count))
-            self._own.painter = Painter(self.first.path, "cpu", self.first.limits)
+            precision = self.first.precision.name
+            self._own.painter = Painter(self.first.path, "cpu", self.first.limits, precision)
         return self._own.painter
 
 
@@ -389,7 +393,8 @@ def look_of(args: argparse.Namespace) -> Look:
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
-    """What says which network paints, and where: --device and --checkpoint."""
+    """Which network paints, where and in what: --device, --checkpoint and --precision."""
+    add_precision(parser)
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="default: auto"
     )

@@ -13,6 +13,7 @@ import sys
 from dataclasses import replace
 
 from app.grounds import add_ground_option
+from app.options import add_precision, say_precision
 from app.painter import available_device
 from app.processes import NoGPUError, Processes, together
 from app.terminal import failed, show_anything
@@ -34,6 +35,7 @@ from app.training.kept import go_on
 from app.training.saving import check_room, load_state
 from app.training.settings import DEFAULT, GRAINED, PHOTO_SCALES, STROKES
 from models.configuration import COLORINGS, METHODS
+from models.precision import BFLOAT16, chosen
 
 MOST_WORKERS = 8
 
@@ -193,7 +195,9 @@ def parse_arguments(argv: list[str] | None = None) -> Settings:
         "`python -m app.training.kept`)",
     )
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
-    add("--bf16", action="store_true", help="autocast to bfloat16 outside the spectral layers")
+    add_precision(parser)
+    # As it was called before.
+    add("--bf16", dest="precision", action="store_const", const=BFLOAT16, help=argparse.SUPPRESS)
     add("--compile", action="store_true", help="compile the frozen networks; pays in long runs")
     add(
         "--workers",
@@ -248,8 +252,11 @@ def main(argv: list[str] | None = None) -> int:
     settings = parse_arguments(argv)
     try:
         device = available_device(settings.device)
+        precision = chosen(settings.precision, device)
     except ValueError as error:
         return failed(error, 2)
+    say_precision(precision, settings.verbose)
+    settings = replace(settings, precision=precision.name)
     if settings.workers is None:
         half = (os.cpu_count() or 2) // 2
         workers = min(MOST_WORKERS, half) if device.type == "cuda" else 0

@@ -31,6 +31,7 @@ from app.clips import CONTAINERS, Clip, container_of, try_out, upright_rgb, writ
 from app.images import ImageError, Picture
 from app.limits import Limits
 from app.look import Look
+from app.options import say_precision
 from app.painter import Painter
 from app.region_painter import Held
 from app.terminal import show_anything
@@ -295,7 +296,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise stylize.CommandError(f"{args.out} exists already (--overwrite replaces it)")
         if args.out.exists() and args.out.samefile(args.clip):
             raise stylize.CommandError(f"{args.clip} would be written over; choose another --out")
-        painter = Painter(args.checkpoint, args.device, Limits(remembered_content=0))
+        painter = Painter(
+            args.checkpoint, args.device, Limits(remembered_content=0), args.precision
+        )
+        say_precision(painter.precision, args.verbose)
         style = stylize.style_of(args.style, args.blend, painter)
         _make_room(args.out)
     except (ValueError, OSError) as error:

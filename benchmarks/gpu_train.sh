@@ -56,6 +56,6 @@ trap 'exit 143' TERM
 # weights are.
 export PYTHONPATH="$PACKED/packages${PYTHONPATH:+:$PYTHONPATH}"
 "$PYTHON" -m app.train --photos "$PACKED/train/photo" "${styles[@]}" "${length[@]}" "${shape[@]}" \
-  --out "$RESULTS/$NAME.safetensors" --device "$DEVICE" --bf16 \
+  --out "$RESULTS/$NAME.safetensors" --device "$DEVICE" --precision bfloat16 \
   --perceptual "$PACKED/perceptual.safetensors" --projection "$PACKED/projection.safetensors" \
   --codes medoids --size "${SIZE:-192}" --batch "${BATCH:-24}" --checkpoint-minutes 2 ${EXTRA:-}

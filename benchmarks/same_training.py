@@ -35,7 +35,7 @@ RECIPES: dict[str, list[str]] = {
     START: [*SHAPE, "--steps=12", "--grain=0.5", "--codes=medoids"],
     "chosen codes": [*SHAPE, "--steps=1", "--augment=0.5"],
     "mlp": [*SHAPE, "--steps=3", "--coloring=mlp", "--codes=medoids"],
-    "gd": [*SHAPE, "--steps=3", "--method=gd", "--bf16", "--codes=medoids"],
+    "gd": [*SHAPE, "--steps=3", "--method=gd", "--precision=bfloat16", "--codes=medoids"],
     "no perceptual": [*SHAPE, "--steps=2", "--perceptual=none", "--codes=medoids"],
     "learn": [*SHAPE, "--steps=3", "--learn=warm={cold}", "--learn=warm={warm}", "--codes=medoids"],
     "on": ["--steps=2", "--init={start}", "--train=all", "--calm=warm=2", "--codes=medoids"],

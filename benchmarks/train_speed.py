@@ -32,7 +32,7 @@ from wct import _eigen
 WARM = 6  # steps before the clock starts
 ROWS = {
     "bf16": {},
-    "float32 (TF32 convolutions)": {"bf16": False},
+    "float32 (TF32 convolutions)": {"precision": "float32"},
     "without workers": {"workers": 0},
     "convolutions tried out": {"try_out": True},
     "twice the batch": {"batch": 2},
@@ -62,7 +62,7 @@ def run_of(options: argparse.Namespace, row: dict, out: Path) -> train.Run:
     command += ["--device", options.device, "--size", str(options.size), "--steps", "1000000"]
     command += ["--batch", str(options.batch * row.get("batch", 1))]
     command += ["--workers", str(row.get("workers", options.workers))]
-    command += ["--bf16"] if row.get("bf16", True) else []
+    command += ["--precision", row.get("precision", "bfloat16")]
     command += ["--compile"] if row.get("compile") else []
     processes = Processes(train.available_device(options.device))
     settings = train.parse_arguments(command)

@@ -13,6 +13,9 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:  # before torch is imported, for w
     _share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _share)))
 
+# What a processor is faster with is no part of what is tested.
+os.environ.setdefault("REPAINT_PRECISION", "float32")
+
 from hypothesis import HealthCheck, settings
 
 ARTWORKS = Path(__file__).resolve().parents[2] / "shared" / "artworks"

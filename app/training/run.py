@@ -21,6 +21,7 @@ from app.training.optimizers import Optimizers
 from app.training.settings import Settings
 from models.discriminator_objective import DiscriminatorObjective
 from models.objective import GeneratorObjective, Weights, at_progress
+from models.precision import BFLOAT16
 
 CLIP = 5.0  # norm of the gradient; rarely reached
 
@@ -175,7 +176,7 @@ class Run:
 
     def _autocast(self) -> torch.autocast:
         device = self.processes.device.type
-        return torch.autocast(device, torch.bfloat16, enabled=self.settings.bf16)
+        return torch.autocast(device, torch.bfloat16, enabled=self.settings.precision == BFLOAT16)
 
     def _backward(self, loss: Tensor, names: Sequence[str]) -> None:
         for name in names:

@@ -15,6 +15,7 @@ from app.terminal import typed
 from app.training.goals import Goal, NewCodes, Refinement, WholeNetwork
 from app.training.references import References, references_of
 from models.objective import ANY_PAINTING, GD, PAPER, PERCEPTUAL, Weights
+from models.precision import FLOAT32
 
 GRAINED = 0.5  # share of the photos
 STROKES = 0.02
@@ -77,7 +78,8 @@ class Settings:
     augment: float = 0.0
     learning_rate: float | None = None
     device: str = "auto"
-    bf16: bool = False
+    precision: str = FLOAT32
+    verbose: bool = False
     compile: bool = False
     workers: int | None = None
     seed: int = 0
@@ -154,7 +156,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
         augment=options.augment,
         learning_rate=options.learning_rate,
         device=options.device,
-        bf16=options.bf16,
+        precision=options.precision,
+        verbose=options.verbose,
         compile=options.compile,
         workers=options.workers,
         seed=options.seed,

@@ -16,6 +16,7 @@ from app.images import ImageError, Picture
 from app.limits import Limits
 from app.look import Look
 from app.painter import Painter, Region, available_device
+from app.shipped import CHECKPOINT
 from app.tiles import Box
 from models.finish.simplification import simplified
 
@@ -578,3 +579,21 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
 def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="unknown device 'abacus'"):
         available_device("abacus")
+
+
+def seam(rgb: np.ndarray, side: int) -> float:
+    """How much larger the steps between columns are where tiles meet than elsewhere."""
+    steps = np.abs(np.diff(rgb.astype(int), axis=1)).mean((0, 2))
+    meets = np.arange(side - 1, len(steps), side)
+    return float(steps[meets].mean() / np.delete(steps, meets).mean())
+
+
+def test_tiles_in_bfloat16_join_as_those_in_float32_do():
+    photo = Picture(np.ascontiguousarray(skimage.data.chelsea()[20:148, 90:282]))
+    painted = []
+    for precision in ("float32", "bfloat16"):
+        painter = Painter(CHECKPOINT, "cpu", precision=precision)
+        painted.append(painter.paint(photo, painter.style("cezanne"), tile=64).rgb)
+    full, half = painted
+    assert seam(half, 64) <= 1.05 * seam(full, 64)
+    assert 0 < np.abs(full.astype(int) - half).mean() < 0.6

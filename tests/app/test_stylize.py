@@ -19,7 +19,7 @@ from PIL import Image
 from app import batch, images, stylize
 from app.look import Look
 from app.painter import Painter, Region
-from models import whole_file
+from models import precision, whole_file
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -776,3 +776,34 @@ def test_the_programs_exit_code_is_1_when_a_picture_failed(photos, checkpoint, t
     assert [json.loads(line)["status"] for line in result.stdout.splitlines()] == ["failed", "done"]
     assert result.stderr.splitlines()[0].startswith(f"{bad}: failed: ")
     assert written(out) == ["cup.png"]
+
+
+def test_bfloat16_paints_nearly_the_same_and_nothing_at_strength_0(run, photos, tmp_path):
+    cup = photos / "cup.png"
+    made = {}
+    for name in ("float32", "bfloat16"):
+        out = tmp_path / name
+        assert run(cup, "--precision", name, out=out)[0] == 0
+        made[name] = images.load(out / "cup.png").rgb.astype(int)
+    change = np.abs(made["bfloat16"] - made["float32"])
+    assert 0 < change.mean() < 8  # the tiny network's random weights calm nothing
+    out = tmp_path / "none"
+    assert run(cup, "--precision", "bfloat16", "--strength", 0, out=out)[0] == 0
+    assert np.array_equal(images.load(out / "cup.png").rgb, images.load(cup).rgb)
+
+
+def test_what_was_taken_and_why_is_said_where_asked_for(run, photos):
+    _, _, err = run(photos / "cup.png", "--precision", "float32", "--verbose")
+    assert err.count("convolutions in float32: as asked for\n") == 1
+    assert "convolutions" not in run(photos / "cup.png", "--overwrite")[2]
+
+
+def test_bfloat16_where_the_device_cannot_is_one_line(run, photos, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no kernel\nat all")
+
+    monkeypatch.setattr(precision, "_convolve", broken)
+    code, _, err = run(photos / "cup.png", "--precision", "bfloat16")
+    assert code == 2
+    assert "the device cpu cannot compute in bfloat16 (no kernel); it can in float32\n" in err
+    assert err.count("\n") == 1
