@@ -158,8 +158,8 @@ def convolved_phases(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     reach = kernels.shape[-1] // 2
     result = convolved(x, kernels, biases, reach)
 
-    def edge(strip: Tensor, *needed: slice) -> Tensor:
-        return F.conv2d(_padded_phases(strip, reach)[(..., *needed)], kernels, biases)
+    def edge(strip: Tensor, rows: slice, columns: slice) -> Tensor:
+        return F.conv2d(_padded_phases(strip, reach)[..., rows, columns], kernels, biases)
 
     # What the outermost places depend on, of the map itself and of the map with its border.
     deep, every = 2 * reach, slice(None)

@@ -133,10 +133,21 @@ class _Winograd(torch.autograd.Function):
             else:  # as wide as a convolution by tiles takes it, and the rest as a border
                 half = weight.shape[-1] // 2
                 of_x = convolved(F.pad(gradient, (margin - half,) * 4), turned, None, half)
+        of_bias_too = ctx.has_bias and ctx.needs_input_grad[2]
         if ctx.needs_input_grad[1]:
-            of_weight = torch.nn.grad.conv2d_weight(
-                x, list(weight.shape), gradient, padding=ctx.padding
+            _, of_weight, of_bias = torch.ops.aten.convolution_backward(
+                gradient,
+                x,
+                weight,
+                [len(weight)],
+                [1, 1],
+                [ctx.padding] * 2,
+                [1, 1],
+                False,
+                [0, 0],
+                1,
+                [False, True, of_bias_too],
             )
-        if ctx.has_bias and ctx.needs_input_grad[2]:
+        elif of_bias_too:
             of_bias = gradient.sum((0, 2, 3))
         return of_x, of_weight, of_bias, None
