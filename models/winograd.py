@@ -84,6 +84,8 @@ def shortest(what: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def _suits(x: Tensor, weight: Tensor, padding: int) -> bool:
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False  # what is exported is to run elsewhere
     outputs, inputs, height, width = weight.shape
     return (
         x.device.type == "cpu"
@@ -95,8 +97,6 @@ def _suits(x: Tensor, weight: Tensor, padding: int) -> bool:
         and x.shape[-2] * x.shape[-1] >= FEWEST
         and min(x.shape[-2:]) >= 2 * height
         and not torch.is_autocast_enabled("cpu")
-        # What is exported is to run elsewhere.
-        and not (torch.compiler.is_compiling() or torch.jit.is_tracing())
     )
 
 
