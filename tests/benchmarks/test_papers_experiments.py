@@ -35,6 +35,7 @@ def small(monkeypatch):
             brief_runs=1,
             error_runs=1,
             error_sizes=(4, 64),
+            hyperparameter_runs=1,
         ),
     )
     for module in (pca_denoising, conditioning):
