@@ -29,6 +29,7 @@ _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 
 # A damaged end of so many seconds is no damaged frame: the clip is cut off.
 _CUT_OFF = 1.0
+_EARLY = 0.5  # seconds before its end that a container may end without a word
 _PRIMING = 0.1
 # The demuxer is asked so many times to go on behind a damaged place.
 _ATTEMPTS = 100
@@ -178,7 +179,7 @@ class Clip:
             raise ClipError(str(self.path), f"holds no frame that can be decoded{why}")
         step = float(1 / rate_of(video))
         lost = (damage.since + self._stumbles) * step
-        end = ((container.start_time or 0) + (container.duration or 0)) / av.time_base
+        end = _end(container)
         if self._stumbles and container.duration and last is not None:
             lost = max(lost, end - last - step)
         if "mov" in container.format.name:  # whose index counts them
@@ -193,7 +194,7 @@ class Clip:
             self.note("its end is damaged: what can be read before it was painted")
             return
         reached = max(self._timeline.last(), self._shown_until)
-        if "matroska" in container.format.name and end - reached > _CUT_OFF + step:
+        if "matroska" in container.format.name and end - reached > _EARLY + step:
             ends, says = _clock(reached - self.start), _clock(end - self.start)
             self.note(f"it ends at {ends}, though it says that it lasts until {says}")
 
@@ -351,6 +352,14 @@ def _decoder(video: av.VideoStream) -> av.VideoCodecContext:
     context.thread_type = "SLICE"
     context.options = {"max_pixels": str(opening.MAX_PIXELS)}
     return context
+
+
+def _end(container: av.container.InputContainer) -> float:
+    """Seconds of the end that a container says it has; the first is not always at 0."""
+    start, lasts = container.start_time or 0, container.duration or 0
+    # Of Matroska some write the time of the end where its length belongs.
+    is_end = "matroska" in container.format.name and lasts > start
+    return (lasts if is_end else start + lasts) / av.time_base
 
 
 def _clock(seconds: float) -> str:

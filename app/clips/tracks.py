@@ -136,6 +136,9 @@ def _is_held(stream: av.stream.Stream, packets: list[av.Packet], container: str)
     Muxers say so when the track is added, when the header is written, at the first packet, or at
     the end.
     """
+    # Samples as they are came late to MP4: many players hear noise or nothing.
+    if container == "mp4" and stream.codec_context.name.startswith("pcm_"):
+        return False
     try:
         writing = av.open(io.BytesIO(), "w", format=container)
     except _REFUSALS:

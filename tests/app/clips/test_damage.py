@@ -135,3 +135,21 @@ def test_a_container_that_ends_early_without_a_word_is_named(share, tmp_path):
         assert "cannot be read as a clip" in str(error)
     else:
         assert any("though it says that it lasts until 0:05.0" in note for note in notes)
+
+
+@pytest.mark.parametrize("begin", [0.0, 2.0, 7200.0])
+def test_a_late_clip_of_matroska_is_not_said_to_end_early(begin, tmp_path):
+    """Some write its length as the time of its end, whenever it begins."""
+    clip = write_clip(tmp_path / "late.mkv", walk(12), pixels="yuv420p", begin=begin)
+    assert take_over(clip, tmp_path / "out.mp4") == []
+
+
+def test_a_cluster_that_is_lost_with_its_frames_is_named(tmp_path):
+    """What FFmpeg passes over in looking for where the next one begins."""
+    clip = write_clip(tmp_path / "walk.mkv", walk(60), pixels="yuv420p")
+    content, packets = bytearray(clip.read_bytes()), packets_of(clip, video=0)
+    lost = content.find(bytes(packets[40])) - 12
+    content[lost : lost + 300] = bytes(300)
+    clip.write_bytes(content)
+    notes = take_over(clip, tmp_path / "out.mp4")
+    assert any("damaged" in note or "it ends at" in note for note in notes)

@@ -45,6 +45,8 @@ def test_sound_that_the_container_holds_is_kept_to_the_byte(codec, source, targe
         ("wmav2", "asf", "webm", "opus"),
         ("aac", "mp4", "webm", "opus"),
         ("pcm_s16le", "mov", "webm", "opus"),
+        ("pcm_s24be", "mov", "mp4", "aac"),
+        ("pcm_s16le", "avi", "mp4", "aac"),
         ("adpcm_ima_wav", "avi", "mp4", "aac"),
     ],
 )
