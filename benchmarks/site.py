@@ -81,7 +81,7 @@ def cases(styles: Sequence[str], large: int = 2200) -> list[Case]:
         large: the longest side, pixels, of the picture that needs tiles.
     """
     coffee, cat = skimage.data.coffee()[:300, :420], skimage.data.chelsea()[:240, :320]
-    photo = ("coffee.png", png(coffee))
+    photo, face = ("coffee.png", png(coffee)), skimage.data.astronaut()[:260, 80:360]
     alpha = np.linspace(0, 255, 420).astype(np.uint8)[None, :, None].repeat(300, 0)
     alpha[:, -60:] = 255
     height = large * 2 // 3
@@ -94,14 +94,14 @@ def cases(styles: Sequence[str], large: int = 2200) -> list[Case]:
         Case("keep color, luminance", photo, first, {"keep_color": "luminance"}),
         Case("keep color, matched", photo, first, {"keep_color": "matched"}),
         Case("brush size 2", photo, first, {"brush_size": 2}),
-        Case("every amount", photo, first, dict.fromkeys(AMOUNTS, 1.5)),
+        Case("every amount", ("face.png", png(face)), first, dict.fromkeys(AMOUNTS, 1.5)),
         Case("EXIF orientation 6", ("turned.jpg", turned(cat)), first),
         Case("transparency", ("clear.png", png(np.dstack([coffee, alpha]))), first),
         Case("tiles", ("large.png", png(np.asarray(big))), first, {"brush_size": 1}),
     ]
 
 
-AMOUNTS = ("brushwork", "simplify", "outlines", "tint", "tone")
+AMOUNTS = ("brushwork", "simplify", "outlines", "tint", "tone", "faces")
 
 
 @contextmanager

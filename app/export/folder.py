@@ -28,12 +28,26 @@ from app.limits import LIMITS
 from app.painter import Painter
 from models import strokes
 from models.configuration import SMALLEST, STRIDE
-from models.finish import enlargement, grain, outlines, registration, simplification, tone
+from models.finish import enlargement, faces, grain, outlines, registration, simplification, tone
 from models.measures import LUMA
 from models.periodic import SIDE
 from models.whole_file import writing_whole
 
 VERSION = 1
+
+# What app/site/painter.js does before and after the network, in this order.
+PAGE_FILTERS = (
+    "Simplification",
+    "Flattening",
+    "Enlargement",
+    "Registration",
+    "Tint",
+    "Tone",
+    "Faces",
+    "Grain",
+    "Outlines",
+)
+CANVAS_LEVELS = 32  # of what is faint already: a step is a fraction of a level of 255
 THUMBNAIL = 160  # pixels, the longest side
 
 # Levels of 255, of one pixel; on average, what packing costs is well below one.
@@ -49,11 +63,13 @@ def export(
     out: Path,
     example: images.Picture | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    most_codes: int | None = None,
 ) -> float:
     """Writes a painter's network and styles to a folder; see this module's head.
 
     Args:
         example: what the styles' thumbnails show; without one there are none.
+        most_codes: of a style that are written; None: all.
         tell: called with a line on each step.
 
     Returns:
@@ -75,21 +91,22 @@ def export(
         _write(out / f"{name}.onnx", content)
     _write(out / "weights.bin", weights)
     canvas, canvas_table = packed(
-        {"strokes": strokes._canvas()[0, 0].numpy(), "grain": grain.paper()[0, 0].numpy()}
+        {"strokes": strokes._canvas()[0, 0].numpy(), "grain": grain.paper()[0, 0].numpy()},
+        levels=CANVAS_LEVELS,
     )
     _write(out / "canvas.bin", canvas)
     styles = []
     for name, count in painter.codes.items():
         tell(f"writing the style {name}")
         codes = []
-        for number in range(1, count + 1):
+        for number in range(1, min(count, most_codes or count) + 1):
             code = painter.style(f"{name}:{number}")
             file = f"{name}-{number}"
             arrays = {f"code{i}": part[0].numpy() for i, part in enumerate(code.to("cpu").tensors)}
             content, code_table = packed(arrays, large=1 << 30)
             _write(out / f"{file}.bin", content)
             entry = {"file": f"{file}.bin", "table": code_table, "ground": asdict(code.ground)}
-            if example is not None:
+            if example is not None and number == 1:
                 small = images.resize(painter.paint(example, code), THUMBNAIL)
                 images.save(small, out / f"{file}.webp", durable=False)
                 entry["thumbnail"] = f"{file}.webp"
@@ -160,6 +177,24 @@ def numbers(painter: Painter) -> dict[str, Any]:
             "faintest": outlines.FAINTEST,
             "contrast": outlines.CONTRAST,
             "reach": outlines.REACH,
+        },
+        "faces": {
+            "blue": list(faces.BLUE),
+            "red": list(faces.RED),
+            "soft": faces.SOFT,
+            "darkest": faces.DARKEST,
+            "dark_soft": faces.DARK_SOFT,
+            "little": faces.LITTLE,
+            "enough": faces.ENOUGH,
+            "cell": faces.CELL,
+            "around": faces.AROUND,
+            "complexion": faces.COMPLEXION,
+            "own": faces.OWN,
+            "fine": faces.FINE,
+            "radius": faces.RADIUS,
+            "edges": faces.EDGES,
+            "counted": faces.COUNTED,
+            "read": faces.READ,
         },
         "strokes": {"flat": strokes.FLAT, "block": strokes.BLOCK},
     }

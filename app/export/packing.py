@@ -18,24 +18,27 @@ import numpy as np
 # Numbers; a smaller tensor has nothing to spare.
 LARGE = 20_000
 
+LEVELS = 127  # of a byte, to each side of 0
+
 
 def packed(
-    tensors: Mapping[str, np.ndarray], large: int = LARGE
+    tensors: Mapping[str, np.ndarray], large: int = LARGE, levels: int = LEVELS
 ) -> tuple[bytes, list[dict[str, Any]]]:
     """Tensors as bytes and their table.
 
     Args:
         large: how many numbers a matrix has at least to be kept in whole numbers; its rows are
             those of its first dimension.
+        levels: the largest whole number; fewer are smaller once they are compressed.
     """
     file, table = bytearray(), []
     for name, values in tensors.items():
         entry: dict[str, Any] = {"name": name, "shape": list(values.shape)}
         if values.size >= large and values.ndim > 1:
             rows = values.reshape(len(values), -1)
-            scales = np.maximum(np.abs(rows).max(1), 1e-12).astype(np.float32) / 127
+            scales = np.maximum(np.abs(rows).max(1), 1e-12).astype(np.float32) / levels
             entry |= {"kind": "i8", "scales": _put(file, scales)}
-            whole = np.rint(rows / scales[:, None]).clip(-127, 127).astype(np.int8)
+            whole = np.rint(rows / scales[:, None]).clip(-levels, levels).astype(np.int8)
             entry["offset"] = _put(file, whole)
         else:
             entry |= {"kind": "f16", "offset": _put(file, values.astype(np.float16))}

@@ -72,7 +72,7 @@ def build(
     images.save(photo, out / "example.jpg", durable=False)
     painter = Painter(checkpoint, "cpu")
     shutil.rmtree(out / "model", ignore_errors=True)
-    export(painter, out / "model", photo, print)
+    export(painter, out / "model", photo, print, most_codes=1)
     _icons(out, painter.paint(images.resize(photo, 512), painter.style(painter.style_names[0])))
     ours = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "sw.js"]
     _service_worker(out, ours)
@@ -88,10 +88,10 @@ def _icons(out: Path, painting: images.Picture) -> None:
     side = min(painting.width, painting.height)
     left, top = (painting.width - side) // 2, (painting.height - side) // 2
     square = Image.fromarray(painting.rgb[top : top + side, left : left + side])
-    for size in ICONS:
-        icon = square.resize((size, size), Image.Resampling.LANCZOS)
-        # A painting has too many colors to be small as PNG.
-        icon.quantize(96).save(out / f"icon-{size}.png", optimize=True)
+    # A painting has too many colors to be small as PNG; phones ask for that kind of the smaller.
+    small, large = (square.resize((size, size), Image.Resampling.LANCZOS) for size in ICONS)
+    small.quantize(64).save(out / f"icon-{ICONS[0]}.png", optimize=True)
+    large.save(out / f"icon-{ICONS[1]}.webp", quality=75)
 
 
 def _service_worker(out: Path, files: Iterable[Path]) -> None:

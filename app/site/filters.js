@@ -473,6 +473,86 @@ export function toned(picture, light, share, { cell, radius, edges }, weights) {
   return picture;
 }
 
+// How far what lies around a pixel has the colors of skin, 0 to 1: models/finish/faces.py.
+export function skin(photo, light, size, about, weights) {
+  const { height, width } = photo;
+  const area = height * width;
+  const soft = (value) => 1 / (1 + Math.exp(-value));
+  const seen = map(1, height, width);
+  const halfBlue = 1 / (2 * (1 - weights[2]));
+  const halfRed = 1 / (2 * (1 - weights[0]));
+  const [leastBlue, mostBlue] = about.blue;
+  const [leastRed, mostRed] = about.red;
+  for (let i = 0; i < area; i++) {
+    const l = light.data[i];
+    const blue = (photo.data[2 * area + i] - l) * halfBlue;
+    const red = (photo.data[i] - l) * halfRed;
+    seen.data[i] =
+      soft((l - about.darkest) / about.dark_soft) *
+      soft((blue - leastBlue) / about.soft) * soft((mostBlue - blue) / about.soft) *
+      soft((red - leastRed) / about.soft) * soft((mostRed - red) / about.soft);
+  }
+  const cells = around(blockMeans(seen, size * about.cell), about.around);
+  for (let i = 0; i < cells.data.length; i++) {
+    const counted = (cells.data[i] - about.little) / (about.enough - about.little);
+    cells.data[i] = counted < 0 ? 0 : counted > 1 ? 1 : counted;
+  }
+  return enlarged(cells, size * about.cell, height, width);
+}
+
+const around = (cells, radius) => windows(windows(cells, radius), radius);
+
+// Skin with its photo's shading, and one complexion. share: how far, at every pixel.
+export function shaded(picture, photo, light, share, amount, strength, size, about, weights) {
+  const { height, width } = picture;
+  const area = height * width;
+  photo = cropped(photo, 0, 0, height, width);
+  light = cropped(light, 0, 0, height, width);
+  share = cropped(share, 0, 0, height, width);
+  if (!share.data.some((value) => value > 0)) return picture;
+  const own = luma(picture, weights);
+  const both = map(2, height, width);
+  both.data.set(light.data);
+  for (let i = 0; i < area; i++) both.data[area + i] = light.data[i] - own.data[i];
+  const fine = blockMeans(both, size * about.fine);
+  const line = enlarged(
+    lines(channel(fine, 0), channel(fine, 1), about.radius, about.edges), size * about.fine, height, width,
+  );
+  const weighted = map(5, height, width);
+  for (let i = 0; i < area; i++) {
+    const w = amount * share.data[i];
+    weighted.data[i] = w * (picture.data[i] - own.data[i]);
+    weighted.data[area + i] = w * (picture.data[2 * area + i] - own.data[i]);
+    weighted.data[2 * area + i] = w * (photo.data[i] - light.data[i]);
+    weighted.data[3 * area + i] = w * (photo.data[2 * area + i] - light.data[i]);
+    weighted.data[4 * area + i] = w;
+  }
+  const cells = around(blockMeans(weighted, size * about.cell), about.complexion);
+  const means = enlarged(cells, size * about.cell, height, width);
+  const [ofRed, ofGreen, ofBlue] = weights;
+  const out = map(3, height, width);
+  for (let i = 0; i < area; i++) {
+    const w = strength * amount * share.data[i];
+    const weight = Math.max(means.data[4 * area + i], 1e-3);
+    const missing = line.data[area + i] + line.data[i] * light.data[i];
+    const moves = [0, 1].map((color) => {
+      const from = 2 * color * area + i; // red, then blue
+      const chroma = picture.data[from] - own.data[i];
+      const wanted = photo.data[from] - light.data[i];
+      const mean = means.data[color * area + i] / weight;
+      const theirs = means.data[(2 + color) * area + i] / weight;
+      return w * (mean + (wanted - theirs) + about.own * (theirs - mean) - chroma);
+    });
+    const [red, blue] = moves;
+    const green = -(ofRed * red + ofBlue * blue) / ofGreen;
+    const more = w * missing;
+    out.data[i] = limited(picture.data[i] + more + red);
+    out.data[area + i] = limited(picture.data[area + i] + more + green);
+    out.data[2 * area + i] = limited(picture.data[2 * area + i] + more + blue);
+  }
+  return out;
+}
+
 // What of a canvas that repeats lies under a picture, times an amount, on all of its colors.
 export function grained(picture, paper, side, amount, top, left) {
   const { height, width } = picture;

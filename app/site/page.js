@@ -492,6 +492,19 @@ async function provider() {
   return adapter && !adapter.info?.isFallbackAdapter ? "webgpu" : "wasm";
 }
 
+// Asks the service worker to keep the runtime that this browser needs, for a visit offline.
+async function keep(how) {
+  if (!("serviceWorker" in navigator)) return;
+  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+    if (data.kept) document.body.dataset.kept = "true";
+  });
+  const { active } = await navigator.serviceWorker.ready;
+  const files = how === "webgpu"
+    ? ["ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"]
+    : ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"];
+  active.postMessage({ keep: files.map((name) => `runtime/${name}`) });
+}
+
 async function main() {
   if ("serviceWorker" in navigator) navigator.serviceWorker.register("sw.js").catch(() => {});
   if (typeof WebAssembly !== "object" || typeof OffscreenCanvas !== "function") {
@@ -515,6 +528,7 @@ async function main() {
   const opened = async (how) => {
     const { provider: found } = await ask("open", { provider: how, threads }, { tell: progress });
     document.body.dataset.runs = `${found} ${threads}`;
+    keep(found).catch(() => {});
   };
   const how = await provider();
   try {

@@ -45,6 +45,7 @@ export class Painter {
     if (size > 1) reach = size * (reach + about.enlargement.reach);
     if (ground.register > 0) reach += size * about.registration.reach;
     if (ground.tone > 0) reach += about.tone.reach;
+    if (ground.faces > 0) reach = Math.max(reach + size * about.faces.read, size * (about.faces.counted + about.faces.read));
     if (ground.outlines > 0) reach = Math.max(reach, about.outlines.reach);
     if (ground.simplify > 0) reach += about.simplification.reach;
     return reach;
@@ -278,6 +279,10 @@ export class Painter {
     }
     if (ground.tint > 0) filters.tinted(painted, photo, light, strength * ground.tint);
     if (ground.tone > 0) filters.toned(painted, light, strength * ground.tone, about.tone, about.luma);
+    if (ground.faces > 0) {
+      const share = filters.skin(photo, light, size, about.faces, about.luma);
+      painted = filters.shaded(painted, photo, light, share, ground.faces, strength, size, about.faces, about.luma);
+    }
     if (ground.grain > 0) {
       const { canvas } = this.model;
       filters.grained(painted, canvas.grain, about.canvas.side, strength * ground.grain, box.top, box.left);

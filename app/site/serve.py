@@ -63,8 +63,17 @@ class Handler(SimpleHTTPRequestHandler):
         if not (path.is_file() and zips and path.suffix not in PACKED_ALREADY):
             super().do_GET()
             return
-        body = _zipped(str(path), path.stat().st_mtime_ns)
+        changed = path.stat().st_mtime_ns
+        tag = f'"{changed:x}-{path.stat().st_size:x}"'
+        if self.headers.get("If-None-Match") == tag:
+            self.send_response(304)
+            self.send_header("ETag", tag)
+            self.end_headers()
+            return
+        body = _zipped(str(path), changed)
         self.send_response(200)
+        self.send_header("ETag", tag)
+        self.send_header("Vary", "Accept-Encoding")
         self.send_header("Content-Type", self.guess_type(str(path)))
         self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))

@@ -5,13 +5,20 @@ const VERSION = "%VERSION%";
 const FILES = "%FILES%";
 
 self.addEventListener("install", (event) => {
-  // The runtime's files are kept when they are used: of several kinds a browser needs one.
+  // The runtime's files come later: of several kinds a browser needs one.
   event.waitUntil(caches.open(VERSION).then((cache) => cache.addAll(FILES)).then(() => self.skipWaiting()));
 });
 
 self.addEventListener("activate", (event) => {
   const old = caches.keys().then((names) => Promise.all(names.filter((n) => n !== VERSION).map((n) => caches.delete(n))));
   event.waitUntil(old.then(() => self.clients.claim()));
+});
+
+// What the page has loaded before it was looked after from here; a browser still has it.
+self.addEventListener("message", (event) => {
+  const { keep } = event.data;
+  const kept = caches.open(VERSION).then((cache) => cache.addAll(keep));
+  event.waitUntil(kept.then(() => event.source.postMessage({ kept: true })));
 });
 
 self.addEventListener("fetch", (event) => {

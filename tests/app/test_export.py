@@ -14,7 +14,7 @@ from app.export.graphs import Coder, roots
 from app.export.packing import packed, unpacked
 from app.look import OPTIONS
 from models import statistics
-from models.finish import Ground
+from models.finish import AFTER, BEFORE, Ground
 from tests.models.small import picture
 
 onnx_graphs = pytest.importorskip("app.export.onnx_graphs", reason="make site-deps installs onnx")
@@ -115,6 +115,12 @@ def test_the_page_is_told_every_field_of_a_ground_and_of_a_look(checkpoint):
     told = json.loads(json.dumps(folder.numbers(Painter(checkpoint, "cpu"))))
     assert told["ground"].keys() == Ground.__dataclass_fields__.keys()
     assert list(told["options"]) == list(OPTIONS)
+
+
+def test_the_page_has_every_filter_in_its_place():
+    kinds = (*BEFORE, *AFTER)
+    # A new filter goes into app/site/filters.js and painter.js, its numbers into folder.numbers.
+    assert tuple(kind.__name__ for kind in kinds) == folder.PAGE_FILTERS
 
 
 def test_a_network_of_mlps_is_refused_in_a_line(tmp_path: Path, capsys):
