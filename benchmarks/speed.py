@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import skimage.data
@@ -43,6 +44,8 @@ import models
 from app import images, shipped
 from app.limits import Limits
 from app.painter import Painter
+from models import winograd
+from models.precision import AUTO, PRECISIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("pictures", "busy", "start", "training")
@@ -122,12 +125,13 @@ def gd_wct_sized() -> models.Repainter:
     return models.Repainter(config).eval()
 
 
-def convolution_rate(rounds: int = 5) -> float:
-    """The best rate at which this processor convolves maps like ours, float32, FLOP a second."""
+def convolution_rate(rounds: int = 5, dtype: torch.dtype = torch.float32) -> float:
+    """The best rate at which this processor plainly convolves maps like ours, FLOP a second."""
     best = 0.0
     for channels, side in RATE_SIDES.items():
-        x = torch.randn(1, channels, side, side).contiguous(memory_format=torch.channels_last)
-        kernel = torch.randn(channels, channels, 3, 3)
+        x = torch.randn(1, channels, side, side, dtype=dtype)
+        x = x.contiguous(memory_format=torch.channels_last)
+        kernel = torch.randn(channels, channels, 3, 3, dtype=dtype)
         kernel = kernel.contiguous(memory_format=torch.channels_last)
         operations = 2 * 9 * channels**2 * side**2
         for _ in range(3 * rounds):
@@ -143,7 +147,9 @@ def convolution_operations(network: models.Repainter, code: models.StyleCode, si
     """
     side = min(side, 512)  # proportional to the pixels from there
     photo = torch.zeros(1, 3, side, side)
-    with FlopCounterMode(display=False) as counter:
+    # The counter does not know the convolutions by tiles.
+    plainly = mock.patch.object(winograd, "is_faster", lambda: False)
+    with plainly, FlopCounterMode(display=False) as counter:
         network.generate(network.encode_content(photo), code)
     counts = counter.get_flop_counts()["Global"]
     return float(sum(n for kind, n in counts.items() if "convolution" in str(kind)))
@@ -159,6 +165,11 @@ def seconds(what: Callable[..., object], *given: object) -> float:
     return time.perf_counter() - start
 
 
+def painter_of(options: argparse.Namespace) -> Painter:
+    limits = Limits(remembered_content=0)
+    return Painter(options.checkpoint, "cpu", limits, options.precision)
+
+
 def photo_of(side: int) -> np.ndarray:
     """A portrait that scikit-image ships, (side, side, 3), with fine grain as cameras have it."""
     image = Image.fromarray(skimage.data.astronaut()).resize((side, side), Image.Resampling.BICUBIC)
@@ -168,7 +179,7 @@ def photo_of(side: int) -> np.ndarray:
 
 def pictures(options: argparse.Namespace) -> dict:
     """Seconds by size and style, and ratios to both references and to the limit."""
-    painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
+    painter = painter_of(options)
     codes = {name: painter.style(name) for name in painter.style_names}
     depthwise, gd_wct = DepthwiseReference().eval(), gd_wct_sized()
     moments = torch.zeros(1, 64, 1, 1), torch.ones(1, 64, 1, 1)
@@ -182,7 +193,7 @@ def pictures(options: argparse.Namespace) -> dict:
         operations *= max(1, side / 512) ** 2
         rounds = []
         for _ in range(1 + options.rounds):
-            row = {"rate": convolution_rate(2)}
+            row = {"rate": convolution_rate(2, painter.precision.dtype)}
             with torch.no_grad():
                 row["depthwise"] = seconds(depthwise, tensor, *moments)
                 if side <= options.largest_reference:
@@ -203,13 +214,19 @@ def pictures(options: argparse.Namespace) -> dict:
                 result[f"of_{other}"] = statistics.median(r["ours"] / r[other] for r in rounds)
         result["of_limit"] = min(row["ours"] for row in rounds) / result["limit"]
         rows.append(result)
-        print_pictures([result], list(codes), head=len(rows) == 1)
-    return {"rows": rows, "threads": torch.get_num_threads()}
+        print_pictures([result], list(codes), painter.precision.name if len(rows) == 1 else "")
+    return {
+        "rows": rows,
+        "threads": torch.get_num_threads(),
+        "precision": painter.precision.name,
+        "by_tiles": winograd.is_faster(),
+    }
 
 
-def print_pictures(rows: list[dict], styles: list[str], *, head: bool) -> None:
-    if head:
-        print(f"\nSeconds a picture, float32, {torch.get_num_threads()} threads")
+def print_pictures(rows: list[dict], styles: list[str], precision: str) -> None:
+    """A line a size; with a precision, the head of the table before it."""
+    if precision:
+        print(f"\nSeconds a picture, {precision}, {torch.get_num_threads()} threads")
         print(
             "  side  "
             + "".join(f"{name:>9}" for name in (*styles, "mean"))
@@ -250,7 +267,7 @@ def busy(options: argparse.Namespace) -> dict:
     print(f"\nSeconds of a {options.busy_size} px picture, the styles' mean, beside other programs")
     print("programs   chosen threads   one thread   chosen/one   chosen/chosen alone")
     for count in (0, 1, 2):
-        painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
+        painter = painter_of(options)
         codes = [painter.style(name) for name in painter.style_names]
         chosen, one = [], []
         with programs(count):
@@ -283,7 +300,7 @@ def run(command: list[str]) -> None:
 
 def start(options: argparse.Namespace) -> dict:
     """Seconds from the shell to the written file, and of what it cannot do without."""
-    painter = Painter(options.checkpoint, "cpu", limits=Limits(remembered_content=0))
+    painter = painter_of(options)
     photo, code = images.Picture(photo_of(512)), painter.style(painter.style_names[0])
     painter.paint(photo, code)
     rounds = []
@@ -291,6 +308,7 @@ def start(options: argparse.Namespace) -> dict:
         source = Path(folder) / "photo.jpg"
         Image.fromarray(photo.rgb).save(source, quality=92)
         shell = [sys.executable, "-m", "app.stylize", str(source)]
+        shell += ["--precision", options.precision]
         shell += ["--checkpoint", str(options.checkpoint), "--style", painter.style_names[0]]
         shell += ["--out", str(Path(folder) / "out"), "--overwrite"]
 
@@ -316,6 +334,7 @@ def training(options: argparse.Namespace) -> dict:
         command += ["--photos", str(options.artworks / "train" / "photo")]
         for name in ("monet", "vangogh"):
             command += ["--style", f"{name}={options.artworks / 'train' / name}"]
+        command += ["--precision", options.precision]
         command += ["--init", str(options.checkpoint), "--train", "all", "--codes", "medoids"]
         times = []
         for steps in (options.steps, 3 * options.steps):
@@ -337,6 +356,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--busy-size", type=int, default=512, metavar="PX")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", choices=PRECISIONS, default=AUTO)
     parser.add_argument("--steps", type=int, default=20, help="of a training run")
     parser.add_argument("--out", type=Path, default=Path("out/speed.json"))
     return parser.parse_args(argv)
