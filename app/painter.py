@@ -283,7 +283,10 @@ class Painter:
         height, width = rgb.shape[:2]
         if side is None:
             whole = height * width <= self.limits.whole
-            side = max(height, width) if whole else self.limits.tile
+            # Larger strokes see farther, and the network sees less of a tile: with a larger core
+            # less is painted twice, in no more memory.
+            size = max((painter.stroke_size for painter in painters), default=1)
+            side = max(height, width) if whole else self.limits.tile * min(2, size)
         reach = max((painter.reach for painter in painters), default=0)
         stride = max((painter.stride for painter in painters), default=STRIDE)
         plan = list(tiles.plan(height, width, side, reach, stride))
