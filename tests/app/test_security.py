@@ -52,7 +52,7 @@ def painter(checkpoint: Path) -> Painter:
 
 @pytest.fixture(scope="module")
 def page(painter: Painter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[gr.Blocks]:
-    patience = Patience(connections=24, each=12, header=1.0, unread=1.0)
+    patience = Patience(connections=24, each=12, header=4.0, unread=4.0)
     folder = tmp_path_factory.mktemp("uploads")
     named = ["repaint.example.org"]
     with serving(painter, folder, max_pixels=300_000, patience=patience, allow_hosts=named) as page:
@@ -202,7 +202,7 @@ def test_what_is_not_on_the_list_is_not_there(page: gr.Blocks, path: str) -> Non
     assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), answer[:80]
 
 
-def raw(page: gr.Blocks, request: bytes, wait: float = 20.0) -> bytes:
+def raw(page: gr.Blocks, request: bytes, wait: float = PATIENCE) -> bytes:
     with socket.create_connection(("127.0.0.1", page.server_port), timeout=wait) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -739,7 +739,7 @@ def test_photos_are_made_ready_one_at_a_time(
     first = threading.Thread(target=actions.get_ready, args=(str(photo),), kwargs=choices)
     first.start()
     try:
-        assert begun.acquire(timeout=300)
+        assert begun.acquire(timeout=PATIENCE)
         actions.get_ready(str(photo), **choices)  # and is back at once
     finally:
         may_end.set()
