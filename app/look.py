@@ -4,7 +4,8 @@ Each field says of itself, as metadata, what the command line, the page and the 
 
 - ``label``: its name on the page; ``help``: what it does; ``info``: what the lower end does;
 - ``range``: its least and its greatest value, or ``choices``: all its values;
-- ``switched_on``: the choice that is meant where it is only switched on; ``step``: of a slider.
+- ``switched_on``: the choice that is meant where it is only switched on; ``step``: of a slider;
+- ``words``: what choices are called on the page.
 
 One more option is one more field, and its use; one that scales what a style wants is a field of
 :class:`models.Amounts`, whose fields a look has, too.
@@ -31,9 +32,15 @@ def _number(default: float, most: float, step: float, label: str, help: str, inf
 
 
 def _choice(
-    default: Any, choices: Sequence[Any], label: str, help: str, switched_on: Any = None
+    default: Any,
+    choices: Sequence[Any],
+    label: str,
+    help: str,
+    switched_on: Any = None,
+    words: Mapping[Any, str] | None = None,
 ) -> Any:
     about = {"choices": tuple(choices), "switched_on": switched_on, "label": label, "help": help}
+    about["words"] = words or {}
     return field(default=default, metadata=about)
 
 
@@ -62,7 +69,8 @@ class Look(models.Amounts):
     brush_size: int | str = _choice(
         AUTO,
         (AUTO, *SIZES),
-        label="Size of the strokes",
+        label="Strokes",
+        words={AUTO: "automatic", 1: "fine", 2: "broad", 4: "very broad", 8: "huge"},
         help="how many times larger the strokes are than the few pixels that the network paints "
         "them with; larger is faster, too. auto, the default, goes by the picture's size, so that "
         "pictures of all sizes look alike when they are seen whole",

@@ -1,50 +1,62 @@
 """What happens on the page's clicks and on the endpoints' calls, in Gradio's terms."""
 
-import dataclasses
 import html
 import logging
-import shutil
+import queue
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from app import images
-from app.demo.components import MaskBrush, shown_value
+from app.demo.components import shown_value
 from app.demo.examples import example_photos
 from app.demo.jobs import Jobs, StoppedError
-from app.demo.numbers import Judge, table
+from app.demo.line import Place
+from app.demo.numbers import Judge, facts
 from app.demo.studio import (
     OWN,
     TITLES,
+    GoneError,
     Painted,
     RefusedError,
     Studio,
     Wish,
-    data_url,
     drawn_mask,
+    megapixels,
     result_name,
     save_shown,
     sentence,
 )
+from app.images import Picture
 from app.look import OPTIONS, Look, chosen
+from models.finish.enlargement import SIZES
 
-# Pixels of the photo under the mask's brush, and of a picture in the strip of all styles.
-_BRUSH_SIDE, _STRIP_SIDE = 768, 320
+# Pixels of the longest side: what is painted at once, and of a picture among all styles.
+PREVIEW_SIDE, _SMALL_SIDE = 512, 256
 
 # Seconds. A browser works for a good part of a frame on every report, perhaps on our processor.
 _PROGRESS_EVERY = 0.25
+
+# And of telling how long a line is.
+_WAITING_EVERY = 1.0
+
+# The share from which on the judge's opinion is no guess.
+_SURE = 0.7
 
 # Seconds that a picture may take without a word of how far it is; what tells it costs, too.
 QUICKLY = 0.6
 
 # Formats that every browser shows.
 _SHOWN_BY_BROWSERS = {".jpg", ".jpeg", ".png", ".webp", ".gif"}
+
+Answer = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +106,7 @@ def page_wish(
     )
 
 
-@dataclasses.dataclass
+@dataclass
 class Finished:
     """A result that the page shows already, on its way to its files to download.
 
@@ -117,162 +129,228 @@ class Finished:
 
 
 class Actions:
-    """The events of one page; `jobs` is what of them is running."""
+    """The events of one page; `jobs` is what of them is running.
+
+    What is answered to the page's channels is a dict. Its `kind` says what came of it: "waiting"
+    and "painting" while it lasts; "preview" and "painted"; "stopped", "sorry" with a `text`, or
+    "gone" for files that the page is to send again. What the page asked comes back with it.
+    """
 
     def __init__(self, studio: Studio, judge: Judge | None = None) -> None:
         self.studio, self.judge = studio, judge
         self.jobs = Jobs()
-        self._getting_ready = threading.Lock()
 
-    def example(self, clicked: gr.SelectData) -> str:
-        """The example photo that was clicked, as if it had been uploaded."""
-        path, _ = example_photos()[clicked.index]
-        with self.studio.new_folder() as folder:
-            return shutil.copy(path, str(folder))
-
-    def look(self, photo: str | None, size: int = 0):
-        """A new photo: in a form that browsers show, and under the mask's brush.
-
-        size: as in `page_wish`; the photo is at hand at this size when it is to be painted.
-        """
+    def look(self, photo: str | None) -> Answer:
+        """What is to be said of a new photo, and a picture of it where browsers show none."""
         if photo is None:
-            # The photo was taken away already; by now there may be another one.
-            return gr.skip(), MaskBrush()
-        with answering():
+            return {}
+        try:
             picture = self.studio.read(photo)
-            for note in picture.notes:
-                text = html.escape(f"{Path(photo).name}: {note}.", quote=False)
-                gr.Info(text, title="Note")
-            self.studio.read(photo, max_size=size or None)
             self.jobs.has_read()
+            notes = [f"{Path(photo).name}: {note}." for note in picture.notes]
+            answer = {"path": photo, "notes": notes, "shown": None}
             if Path(photo).suffix.lower() not in _SHOWN_BY_BROWSERS:
                 with self.studio.new_folder() as folder:
-                    photo = str(folder / f"{Path(photo).stem}.png")
-                    images.save(picture, photo)
-            else:
-                photo = gr.skip()  # the same one again would be taken for a new one
-            return photo, MaskBrush(data_url(picture, _BRUSH_SIDE))
-
-    def get_ready(self, photo: str | None = None, **choices: Any) -> None:
-        """Reads and encodes while the visitor still looks for the button, if nobody else waits.
-
-        What is wrong with the photo or the style is said when it is to be painted.
-        """
-        # It does not wait in the queue, so one visitor's is done at a time and others' left out.
-        if photo is None or len(self.jobs) or not self._getting_ready.acquire(blocking=False):
-            return
-        try:
-            wish = page_wish(**choices)
-            if wish.max_size is not None:  # a photo at its own size may be of any size
-                self.studio.get_ready(photo, wish)
+                    answer["shown"] = str(save_shown(picture, folder / "photo"))
+            return answer | {"width": picture.width, "height": picture.height}
         except Exception as error:
-            _log.debug("a photo was not made ready", exc_info=error)
-        finally:
-            self._getting_ready.release()
-            self.jobs.has_read()
+            return {"path": photo, "wrong": _sentence(error)}
 
-    def repaint(
+    def preview(
         self,
         request: gr.Request,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        asked: Answer,
         *,
         last: Finished | None = None,
         photo: str | None = None,
         mask: str | None = None,
         **choices: Any,
-    ):
+    ) -> Iterator[tuple[Answer, Any]]:
+        """At once and small what `paint` makes; the whole where that is no larger.
+
+        Without a photo an example is painted. choices: as page_wish takes them.
+        """
+        yield from self._painting(request, asked, last, photo, mask, choices, quick=True)
+
+    def paint(
+        self,
+        request: gr.Request,
+        asked: Answer,
+        *,
+        last: Finished | None = None,
+        photo: str | None = None,
+        mask: str | None = None,
+        **choices: Any,
+    ) -> Iterator[tuple[Answer, Any]]:
         """The painting; `files` then makes what is downloaded of it, once the page shows it.
 
         choices: as page_wish takes them.
         """
-        with answering(), self.jobs.running(request.session_hash) as check:
-            wish = page_wish(**choices)
-            wish = dataclasses.replace(wish, mask=drawn_mask(mask))
-            photo = str(self.studio.there(photo, "a photo"))
-            picture = self.studio.read(photo, max_size=wish.max_size)
-            painted = self.studio.paint(
-                picture, wish, _reporter(progress, check, "Painting", after=QUICKLY)
-            )
-            before = self.studio.before(photo, painted.before, wish.max_size)
-            with self.studio.new_folder() as folder:
-                after = save_shown(painted.after, folder / "after")
-            if last is not None:
-                last.outdate()
-            # No more than this: a browser takes its time for each part of the page that changes.
-            return (str(before), str(after)), Finished(painted, photo, wish)
+        yield from self._painting(request, asked, last, photo, mask, choices, quick=False)
 
-    def files(self, finished: Finished | None):
-        """First takes back what belongs to the last picture, then hands out this one's files.
+    def _painting(
+        self,
+        request: gr.Request,
+        asked: Answer,
+        last: Finished | None,
+        photo: str | None,
+        mask: str | None,
+        choices: dict[str, Any],
+        quick: bool,
+    ) -> Iterator[tuple[Answer, Any]]:
+        asked = _echoed(asked)
 
-        Yields the facts about what was painted, and its two files to download.
-        """
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, Finished | None]:
+            with self.jobs.running(request.session_hash, "one") as check:
+                wish = replace(page_wish(**choices), mask=drawn_mask(mask))
+                file = photo
+                if file is None and quick:
+                    file = example_photos()[0][0]
+                file = str(self.studio.there(file, "a photo"))
+                full = self.studio.read(file, max_size=wish.max_size)
+                small = quick and max(full.width, full.height) > PREVIEW_SIDE
+                wanted = _smaller(wish, full) if small else wish
+                picture = self.studio.read(file, max_size=wanted.max_size) if small else full
+                painted = self.studio.paint(
+                    picture,
+                    wanted,
+                    _reporter(tell, check),
+                    quick=quick,
+                    waiting=_waiting(self.studio, tell, check),
+                )
+                return self._shown(file, wish, painted, full, small or photo is None, last)
+
+        yield from _told(work, asked)
+
+    def _shown(
+        self,
+        photo: str,
+        wish: Wish,
+        painted: Painted,
+        full: Picture,
+        preview: bool,
+        last: Finished | None,
+    ) -> tuple[Answer, Finished | None]:
+        """What the page shows of a painting, and what its files will be made of."""
+        side = max(painted.before.width, painted.before.height)
+        before = self.studio.before(photo, painted.before, side)
+        with self.studio.new_folder() as folder:
+            after = save_shown(painted.after, folder / "after")
+        strokes = wish.look.stroke_size(full.height, full.width)
+        answer: Answer = {
+            "kind": "preview" if preview else "painted",
+            "before": str(before),
+            "after": str(after),
+            "label": self.studio.told(wish),
+            "name": Path(result_name(photo, wish, "png")).stem,
+            "full_seconds": self.studio.line.seconds(megapixels(full), strokes),
+        }
+        if preview:
+            return answer, None
+        if last is not None:
+            last.outdate()
+        answer["facts"] = facts(painted.after, answer["label"], painted.seconds)
+        return answer, Finished(painted, photo, wish)
+
+    def files(self, asked: Answer, finished: Finished | None) -> Answer:
+        """The two files to download of what was painted."""
         painted = finished.take() if finished else None
         if finished is None or painted is None:
-            return
-        waiting = gr.DownloadButton(interactive=False)
-        yield None, gr.Column(visible=True), waiting, waiting
-        with answering(), self.studio.new_folder() as folder:
-            files = []
-            for format in ("png", "jpg"):
-                files.append(str(folder / result_name(finished.photo, finished.wish, format)))
-                images.save(painted.after, files[-1], format)
-            if finished.outdated:
-                return
-            facts = {"photo": finished.photo, "result": files[0], "seconds": painted.seconds}
-            ready = (gr.DownloadButton(value=file, interactive=True) for file in files)
-            yield facts, gr.skip(), *ready
-
-    def strip(self, request: gr.Request, photo: str | None = None, **choices: Any):
-        """The photo in every built-in style, small, one after the other as they are painted."""
-        with answering(), self.jobs.running(request.session_hash) as check:
-            chosen = dataclasses.replace(page_wish(**choices), second="", max_size=_STRIP_SIDE)
-            picture = self.studio.read(photo, max_size=_STRIP_SIDE)
+            return {}
+        try:
             with self.studio.new_folder() as folder:
-                shown = []
-                for number, name in enumerate(self.studio.names):
-                    wish = dataclasses.replace(chosen, style=name)
-                    after = self.studio.paint(picture, wish, lambda _: check()).after
-                    path = save_shown(after, folder / str(number))
-                    shown.append((str(path), TITLES.get(name, name)))
-                    yield gr.Gallery(shown, visible=True)
+                files = {}
+                for format in ("png", "jpg"):
+                    files[format] = folder / result_name(finished.photo, finished.wish, format)
+                    images.save(painted.after, files[format], format)
+                if finished.outdated:
+                    return {}
+        except Exception as error:
+            return _echoed(asked) | {"kind": "sorry", "text": _sentence(error)}
+        return _echoed(asked) | {format: str(file) for format, file in files.items()}
+
+    def every(
+        self, request: gr.Request, asked: Answer, *, photo: str | None = None, **choices: Any
+    ) -> Iterator[Answer]:
+        """The photo in every code of every built-in style, small, as they are painted."""
+
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
+            with self.jobs.running(request.session_hash, "every") as check:
+                wish = replace(page_wish(**choices), second="", max_size=_SMALL_SIDE)
+                picture = self.studio.read(photo, max_size=_SMALL_SIDE)
+                with self.studio.new_folder() as folder:
+                    shown: dict[str, str] = {}
+                    for number, name in enumerate(self.studio.every_style):
+                        one = replace(wish, style=name)
+                        after = self.studio.paint(picture, one, lambda _: check()).after
+                        shown[name] = str(save_shown(after, folder / str(number)))
+                        tell({"kind": "painting", "pictures": dict(shown)})
+                return {"kind": "painted", "pictures": shown}, None
+
+        for answer, _ in _told(work, _echoed(asked)):
+            yield answer
 
     def batch(
         self,
         request: gr.Request,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008 (how Gradio hands one over)
+        asked: Answer,
         *,
         photos: Sequence[str] = (),
         format: str = "png",
         **choices: Any,
-    ):
-        """All photos in one ZIP file, and what became of each. choices: as page_wish takes them."""
-        with answering(), self.jobs.running(request.session_hash) as check:
-            if not photos:
-                raise RefusedError("Choose some photos first.")
-            wish = page_wish(**choices)
-            self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
-            with self.studio.new_folder() as folder:
-                file = folder / f"repainted-{wish.label[:60]}.zip".replace(":", "-")
-                failed = []
-                for number, photo in enumerate(photos):
-                    doing = f"Painting {number + 1} of {len(photos)}"
-                    report = _reporter(progress, check, doing, number / len(photos), len(photos))
-                    try:
-                        self._add(file, photo, wish, format, report)
-                    except StoppedError:
-                        raise
-                    except Exception as error:
-                        failed.append(_sentence(error))
-                done = len(photos) - len(failed)
-                ready = gr.DownloadButton(value=str(file) if done else None, interactive=done > 0)
-                return ready, gr.HTML(_report(done, failed), visible=True)
+    ) -> Iterator[Answer]:
+        """All photos in one ZIP file, and what became of each; what was finished where stopped.
+
+        choices: as page_wish takes them.
+        """
+
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
+            with self.jobs.running(request.session_hash) as check:
+                return self._batch(tell, check, photos, format, page_wish(**choices)), None
+
+        for answer, _ in _told(work, _echoed(asked)):
+            yield answer
+
+    def _batch(
+        self,
+        tell: Callable[[Answer], None],
+        check: Callable[[], None],
+        photos: Sequence[str],
+        format: str,
+        wish: Wish,
+    ) -> Answer:
+        if not photos:
+            raise RefusedError("Choose some photos first.")
+        self.studio.code(wish)  # what is wrong with the style is wrong once, not per photo
+        with self.studio.new_folder() as folder:
+            file = folder / f"repainted-{wish.label[:60]}.zip".replace(":", "-")
+            left, done = [], 0
+            for number, photo in enumerate(photos):
+                doing = f"Painting {number + 1} of {len(photos)}"
+                report = _reporter(tell, check, doing, number / len(photos), len(photos))
+                try:
+                    report(0.0)
+                    self._add(file, photo, wish, format, report)
+                    done += 1
+                except StoppedError:
+                    left += [
+                        f"{Path(name).name}: not painted, stopped." for name in photos[number:]
+                    ]
+                    break
+                except Exception as error:
+                    left.append(_sentence(error))
+            stopped = done + len(left) == len(photos) and any(x.endswith("stopped.") for x in left)
+            count = f"{done} photo{'' if done == 1 else 's'} painted"
+            text = f"{'Stopped: ' * stopped}{count}{f', {len(left)} left out:' if left else '.'}"
+            answer: Answer = {"kind": "painted", "text": text, "left": left, "zip": None}
+            return answer | ({"zip": str(file), "name": file.name} if done else {})
 
     def _add(
         self, file: Path, photo: str, wish: Wish, format: str, report: Callable[[float], None]
     ) -> None:
         """Paint one photo into the ZIP file, under a name that no other in it has."""
         picture = self.studio.read(photo, max_size=wish.max_size)
-        after = self.studio.paint(picture, wish, report).after
+        after = self.studio.paint(picture, wish, report, waiting=lambda _: report(0.0)).after
         path = file.parent / result_name(photo, wish, format)
         images.save(after, path, format)
         try:
@@ -285,21 +363,22 @@ class Actions:
         finally:
             path.unlink()
 
-    def pick(self, clicked: gr.SelectData) -> str:
-        """The style of the picture that was clicked in the strip."""
-        return self.studio.names[clicked.index]
-
-    def measure(self, facts: dict | None, asked: bool):
-        """The panel of numbers for the last result: the judge's opinion and a table."""
-        if facts is None or not asked:
-            return gr.skip(), gr.skip()
-        with answering():
-            after = self.studio.read(facts["result"], "a photo")
-            before = self.studio.read(facts["photo"])
-            before = images.resize(before, max(after.width, after.height))
-            opinion = self.judge.opinion(after) if self.judge else None
-            rows = table(before, after, facts["seconds"], self.studio.painter)
-            return gr.Label(opinion, visible=opinion is not None), gr.HTML(rows)
+    def about(self, asked: Answer) -> Answer:
+        """The judge's opinion of a result, where it is sure and agrees: a guess helps nobody."""
+        path = (asked.get("picture") or {}).get("path")
+        style = str(asked.get("style", "")).partition(":")[0]
+        if self.judge is None or style not in TITLES or not isinstance(path, str):
+            return {}
+        try:
+            shares = self.judge.opinion(self.studio.read(path, "a photo"))
+        except Exception as error:
+            _log.debug("no opinion", exc_info=error)
+            return {}
+        best, share = max(shares.items(), key=lambda item: item[1])
+        if best != TITLES[style] or share < _SURE:
+            return {}
+        told = f"{best}, and is {share:.0%} sure"
+        return _echoed(asked) | {"facts": {"A judge of styles takes it for": told}}
 
     def stop(self, request: gr.Request) -> None:
         """Stop what this session has running."""
@@ -348,19 +427,61 @@ class Actions:
         return self.studio.every_style if variants else list(self.studio.names)
 
 
+def _echoed(asked: Answer) -> Answer:
+    """Of what the page asked what tells it apart from other askings."""
+    wish = asked.get("wish")
+    return {"wish": wish} if isinstance(wish, (int, float)) else {}
+
+
+def _smaller(wish: Wish, full: Picture) -> Wish:
+    """A wish whose preview looks as the whole does when it is seen as small.
+
+    Where the strokes have a size of their own, they are smaller by as much as the picture is.
+    """
+    look = wish.look
+    if isinstance(look.brush_size, int):
+        times = max(full.width, full.height) / PREVIEW_SIDE
+        fitting = [size for size in SIZES if size <= max(1, look.brush_size / times)]
+        look = replace(look, brush_size=max(fitting, default=SIZES[0]))
+    return replace(wish, max_size=PREVIEW_SIDE, look=look)
+
+
+def _told(
+    work: Callable[[Callable[[Answer], None]], tuple[Answer, Finished | None]], asked: Answer
+) -> Iterator[tuple[Answer, Any]]:
+    """Does the work in a thread of its own, and hands on what it tells and, last, returns.
+
+    Whatever goes wrong is told, too: a page that Gradio has show an error stays with it.
+    """
+    told: queue.SimpleQueue[tuple[Answer, Any] | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            told.put(work(lambda answer: told.put((answer, gr.skip()))))
+        except StoppedError:
+            told.put(({"kind": "stopped"}, gr.skip()))
+        except GoneError as error:
+            told.put(({"kind": "gone", "text": str(error)}, gr.skip()))
+        except Exception as error:
+            told.put(({"kind": "sorry", "text": _sentence(error)}, gr.skip()))
+        told.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    while (one := told.get()) is not None:
+        answer, finished = one
+        yield asked | answer, gr.skip() if finished is None else finished
+
+
 def _reporter(
-    progress: gr.Progress,
+    tell: Callable[[Answer], None],
     check: Callable[[], None],
-    doing: str,
+    doing: str = "Painting",
     start: float = 0.0,
     parts: int = 1,
-    after: float = 0.0,
 ) -> Callable[[float], None]:
-    """Shows how much is done of one part of `parts`, and raises where it was stopped.
-
-    after: seconds before anything is shown.
-    """
-    shown = time.monotonic() + after - _PROGRESS_EVERY
+    """Tells how much is done of one part of `parts`, and raises where it was stopped."""
+    shown = time.monotonic() + (QUICKLY if parts == 1 else 0) - _PROGRESS_EVERY
+    began = time.monotonic()
 
     def report(done: float) -> None:
         nonlocal shown
@@ -368,14 +489,34 @@ def _reporter(
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(start + done / parts, desc=doing)
+            text = doing
+            if parts == 1 and done > 0.05:
+                text += _about((now - began) * (1 - done) / done)
+            tell({"kind": "painting", "done": round(start + done / parts, 3), "text": text})
 
     return report
 
 
-def _report(done: int, failed: list[str]) -> str:
-    count = f"{done} photo{'' if done == 1 else 's'} painted"
-    if not failed:
-        return f"<p>{count}.</p>"
-    lines = "".join(f"<li>{html.escape(line)}</li>" for line in failed)
-    return f"<p>{count}, {len(failed)} left out:</p><ul>{lines}</ul>"
+def _waiting(
+    studio: Studio, tell: Callable[[Answer], None], check: Callable[[], None]
+) -> Callable[[Place], None]:
+    shown = time.monotonic() + QUICKLY - _WAITING_EVERY
+
+    def waiting(place: Place) -> None:
+        nonlocal shown
+        check()
+        now = time.monotonic()
+        if now - shown >= _WAITING_EVERY:
+            shown = now
+            left = _about(studio.line.ahead(place))
+            tell({"kind": "waiting", "text": f"Others are painting first{left}"})
+
+    return waiting
+
+
+def _about(seconds: float) -> str:
+    if seconds < 1.5:
+        return ""
+    if seconds < 90:
+        return f": about {seconds:.0f} s left"
+    return f": about {seconds / 60:.0f} min left"

@@ -57,58 +57,117 @@ def _uploaded(path: str | None, folder: str) -> str | None:
     return path
 
 
-class StylePicker(gr.HTML):
-    """Styles as a group of radio buttons with pictures; its value is the chosen style's name.
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
 
-    groups: for each style its title and its variants, each a name and a picture's data URL.
+
+class _Own(gr.HTML):
+    """A component of the page's own; its html, css and js are the files called `assets`.
+
+    named: what stands in the html for a word in capitals behind a dollar sign. options: of
+    gr.HTML; its props are attributes of their own, since gr.HTML makes events of what it lacks.
     """
 
-    def __init__(self, groups: Mapping[str, Sequence[tuple[str, str]]], value: str, **options: Any):
+    assets = ""
+
+    def __init__(self, value: Any = None, named: Mapping[str, str] | None = None, **options: Any):
+        template = options.pop("html_template", None) or _asset(f"{self.assets}.html")
+        for word, text in (named or {}).items():
+            template = template.replace(f"${word}", text)
         super().__init__(
             value=value,
-            html_template=_picker_html(groups, options.get("elem_id", "styles")),
-            css_template=(ASSETS / "picker.css").read_text(encoding="utf-8"),
-            js_on_load=(ASSETS / "picker.js").read_text(encoding="utf-8"),
+            html_template=template,
+            css_template=_asset(f"{self.assets}.css"),
+            js_on_load=_asset(f"{self.assets}.js"),
             apply_default_css=False,
+            elem_classes=["bare", *options.pop("elem_classes", [])],
             **options,
         )
 
 
-def _picker_html(groups: Mapping[str, Sequence[tuple[str, str]]], name: str) -> str:
+class PhotoPicker(_Own):
+    """A picture that a visitor chooses; its value has the path that its upload was given.
+
+    name: as the page's scripts call it. label: as it is told of; choose, another: what the button
+    says without and with one.
+    """
+
+    assets = "photo"
+
+    def __init__(self, name: str, label: str, choose: str, another: str, **options: Any):
+        named = {"WHAT": _text(label), "CHOOSE": _text(choose)}
+        super().__init__(None, named, name=name, choose=choose, another=another, **options)
+        self.name, self.choose, self.another = name, choose, another
+
+    def preprocess(self, payload: Any) -> str | None:
+        """The uploaded file's path, or None where there is none.
+
+        Raises gr.Error for a path outside the folder of uploads.
+        """
+        if not isinstance(payload, Mapping):
+            return None
+        path = payload.get("path")
+        return _uploaded(path, self.GRADIO_CACHE) if isinstance(path, str) else None
+
+
+class StylePicker(_Own):
+    """Styles as a group of radio buttons with pictures; its value is the chosen style's name.
+
+    groups: for each style its title and its variants, each a name, a picture's address, and what
+    the painting shows that it was learned from, "" where that is not known.
+    """
+
+    assets = "picker"
+
+    def __init__(
+        self, groups: Mapping[str, Sequence[tuple[str, str, str]]], value: str, **options: Any
+    ):
+        html_template = _picker_html(groups, options.get("elem_id", "styles"))
+        super().__init__(value, html_template=html_template, **options)
+
+
+def _picker_html(groups: Mapping[str, Sequence[tuple[str, str, str]]], name: str) -> str:
     parts = ["<fieldset><legend>Style</legend><div class='groups'>"]
     for title, variants in groups.items():
         parts.append(f"<div class='group'><div class='title'>{_text(title)}</div><div class='row'>")
-        for number, (style, picture) in enumerate(variants, 1):
+        for number, (style, picture, shows) in enumerate(variants, 1):
             label = title if len(variants) == 1 else f"{title}, variant {number}"
+            label += f", learned from {shows}" * bool(shows)
+            short = f"{title}: {shows}" if shows else label
             parts.append(
-                f"<label><input type='radio' name='{name}' value='{_text(style)}'"
-                f" aria-label='{_text(label)}'>"
-                f"<img src='{picture}' alt='An example in the style {_text(label)}'></label>"
+                f"<label title='{_text(label)}'>"
+                f"<input type='radio' name='{name}' value='{_text(style)}'"
+                f" data-title='{_text(short)}' aria-label='{_text(label)}'>"
+                f"<img src='{_text(picture)}' alt='An example in the style {_text(label)}'></label>"
             )
         parts.append("</div></div>")
     parts.append(
-        f"<label class='own'><input type='radio' name='{name}' value='{OWN}'>"
-        "<span>A painting of your own</span></label></div></fieldset>"
+        "</div><span class='chosen' aria-hidden='true'></span><div class='more'>"
+        f"<label class='own'><input type='radio' name='{name}' value='{OWN}'"
+        " data-title='A painting of your own'><span>A painting of your own</span></label>"
+        "<button type='button' class='every'>Show my photo in each style</button></div></fieldset>"
     )
     return "".join(parts)
 
 
 class ExamplePicker(gr.HTML):
-    """Example photos as buttons; a click is a `select` event with the example's index.
+    """Example photos as buttons; a click has one for the photo.
 
-    examples: of each what it shows, and a picture's data URL.
+    examples: of each what it shows, the name of its small picture and of its file, under page/.
     """
 
-    def __init__(self, examples: Sequence[tuple[str, str]], **options: Any):
+    def __init__(self, examples: Sequence[tuple[str, str, str]], **options: Any):
         buttons = "".join(
-            f"<button type='button'><img src='{picture}' alt='{_text(shows)}'></button>"
-            for shows, picture in examples
+            f"<button type='button' data-file='{_text(file)}'>"
+            f"<img src='./page/{_text(picture)}' alt='{_text(shows)}'></button>"
+            for shows, picture, file in examples
         )
         super().__init__(
             html_template=f"<p>Or try one of these</p><div>{buttons}</div>",
-            css_template=(ASSETS / "examples.css").read_text(encoding="utf-8"),
-            js_on_load=(ASSETS / "examples.js").read_text(encoding="utf-8"),
+            css_template=_asset("examples.css"),
+            js_on_load=_asset("examples.js"),
             apply_default_css=False,
+            elem_classes=["bare", *options.pop("elem_classes", [])],
             **options,
         )
 
@@ -121,42 +180,95 @@ def _text(text: str) -> str:
     return escaped
 
 
-class MaskBrush(gr.HTML):
+class MaskBrush(_Own):
     """A canvas on the photo where the part to paint is drawn.
 
-    Its value is the mask as a PNG's data URL, white where drawn, or "" for none. photo: the
-    photo's data URL; a new one clears the mask.
+    Its value is the mask as a PNG's data URL, white where drawn, or "" for none.
     """
 
-    def __init__(self, photo: str = "", **options: Any):
+    assets = "brush"
+
+
+class Stage(_Own):
+    """The photo and its painting, and what is done with them. Its value is shown at first."""
+
+    assets = "stage"
+
+
+class Result(_Own):
+    """What is done with a painting, those painted before it, and what there is to know of it."""
+
+    assets = "result"
+
+
+class Desk(_Own):
+    """The button that paints, always at hand, and what is to be said of a painting."""
+
+    assets = "desk"
+
+
+class Many(_Own):
+    """What became of several photos."""
+
+    assets = "many"
+
+
+class Channel(gr.HTML):
+    """Hands what the page wishes to an action (`asked`), and its answer, a dict, to the page."""
+
+    def __init__(self, name: str):
         super().__init__(
-            value="",
-            html_template=(ASSETS / "brush.html").read_text(encoding="utf-8"),
-            css_template=(ASSETS / "brush.css").read_text(encoding="utf-8"),
-            js_on_load=(ASSETS / "brush.js").read_text(encoding="utf-8"),
+            html_template="",
+            js_on_load=_asset("channel.js"),
             apply_default_css=False,
-            photo=photo,
-            **options,
+            elem_classes=["silent"],
+            name=name,
         )
-        # Gradio asks for what a constructor takes. Where gr.HTML has no attribute of that name it
-        # makes an event of it, which holds the whole page and its network, for each visitor anew.
-        self.photo = photo
+        self.name = name
+
+    def preprocess(self, payload: Any) -> dict[str, Any]:
+        """What the page asks beside its settings."""
+        return dict(payload) if isinstance(payload, Mapping) else {}
 
 
-def shown_input(option: Field) -> gr.Slider | gr.Checkbox | gr.Radio:
+class Slide(_Own):
+    """A number chosen on a slide that says in words what its ends, and its middle, are.
+
+    words: of the least, where there is one of the middle, and of the most.
+    """
+
+    assets = "slide"
+
+    def __init__(
+        self,
+        label: str,
+        value: float,
+        words: Sequence[str],
+        least: float = 0.0,
+        most: float = 1.0,
+        middle: float | None = None,
+        **options: Any,
+    ):
+        shown = "".join(f"<span>{_text(word)}</span>" for word in words)
+        props = {"least": least, "middle": middle, "most": most, "words": list(words)}
+        named = {"LABEL": _text(label), "WORDS": shown}
+        super().__init__(value, named, label=label, **props, **options)
+        self.least, self.middle, self.most, self.words = least, middle, most, list(words)
+
+
+def shown_input(option: Field) -> Slide | gr.Checkbox | gr.Radio:
     """What of the page one of a look's fields is chosen with; see `shown_value`."""
     about, default = option.metadata, _default(option)
     if "range" in about:
         least, most = about["range"]
-        info = about["info"] + ", 1 suits the style" * (option.name in AMOUNTS)
-        step = about.get("step", 0.1)
-        return gr.Slider(least, most, value=default, step=step, label=about["label"], info=info)
+        if option.name in AMOUNTS:
+            words = ("none", "as the style", "strong")
+            return Slide(about["label"], default, words, least, most, middle=default)
+        return Slide(about["label"], default, ("photo", "painting"), least, most)
     if about["switched_on"] is not None:
         return gr.Checkbox(default is not None, label=about["label"])
-    choices = [
-        (f"{choice}×" if isinstance(choice, int) else str(choice).capitalize(), choice)
-        for choice in about["choices"]
-    ]
+    words = about.get("words", {})
+    choices = [(words.get(choice, str(choice)), choice) for choice in about["choices"]]
     return gr.Radio(choices, value=default, label=about["label"])
 
 

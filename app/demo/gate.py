@@ -1,7 +1,8 @@
 """The gate: what of a request is looked at before Gradio sees any of it.
 
-Gradio brings some sixty routes; the page and gradio_client use eighteen. Those are listed here, and
-everything else does not exist: what a newer Gradio adds is closed until somebody opens it here.
+Gradio brings some sixty routes; the page and gradio_client use eighteen. Those are listed here
+beside /page/, ours, and everything else does not exist: what a newer Gradio adds is
+closed until somebody opens it here.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ OPEN = (
     Route(_GET, "/favicon.ico", "kept"),
     Route(_GET, "/manifest.json", "kept"),
     Route(_GET, "/robots.txt", "kept"),
+    Route(_GET, rf"/page/{_FILE_NAME}", "kept"),
     Route(_GET, rf"/assets/{_FILE_NAME}", "kept"),
     Route(_GET, rf"/static/(?:{_FILE_NAME}/){{0,3}}{_FILE_NAME}", "kept"),
     Route(_GET, "/gradio_api/info", "kept"),

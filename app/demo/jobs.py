@@ -19,16 +19,23 @@ class Jobs:
 
     def __init__(self) -> None:
         self.begun = 0
-        self._running: dict[str, list[threading.Event]] = defaultdict(list)
+        self._running: dict[str, list[tuple[str, threading.Event]]] = defaultdict(list)
         self._lock = threading.Lock()
 
     @contextmanager
-    def running(self, session: str | None) -> Iterator[Callable[[], None]]:
-        """A check to be called often while it lasts: raises StoppedError once it was stopped."""
+    def running(self, session: str | None, instead: str = "") -> Iterator[Callable[[], None]]:
+        """A check to be called often while it lasts: raises StoppedError once it was stopped.
+
+        instead: what of the session was begun under this name before is stopped: a newer wish
+        ends the older. "" stops nothing.
+        """
         session = session or ""
         stopped = threading.Event()
         with self._lock:
-            self._running[session].append(stopped)
+            for name, older in self._running[session]:
+                if instead and name == instead:
+                    older.set()
+            self._running[session].append((instead, stopped))
             self.begun += 1
 
         def check() -> None:
@@ -39,14 +46,14 @@ class Jobs:
             yield check
         finally:
             with self._lock:
-                self._running[session].remove(stopped)
+                self._running[session].remove((instead, stopped))
                 if not self._running[session]:
                     del self._running[session]
 
     def stop(self, session: str | None) -> None:
         """Stop everything that a session has running; nothing where it has nothing."""
         with self._lock:
-            for stopped in self._running.get(session or "", []):
+            for _, stopped in self._running.get(session or "", []):
                 stopped.set()
 
     def has_read(self) -> None:

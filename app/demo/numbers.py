@@ -1,6 +1,5 @@
-"""The folded-away panel: what can be measured of a photo and its painting."""
+"""The folded-away panel: what there is to know about a painting."""
 
-import html
 import logging
 import threading
 from pathlib import Path
@@ -8,9 +7,9 @@ from pathlib import Path
 from app import images, shipped
 from app.demo.studio import TITLES
 from app.images import Picture
-from app.painter import Painter
 from models.classifier import StyleClassifier, load_classifier
-from models.measures import sharpness
+
+DOTS_PER_INCH = 300  # of a good print
 
 
 class Judge:
@@ -39,23 +38,14 @@ def find_judge(file: Path = shipped.CLASSIFIER) -> Judge | None:
         return None
 
 
-def table(before: Picture, after: Picture, seconds: float, painter: Painter) -> str:
-    """An HTML table of a result's numbers. seconds: what the painting took."""
-    rows = {
-        "Sharpness of the photo": f"{_sharpness(before):.1f}",
-        "Sharpness of the painting": f"{_sharpness(after):.1f}",
-        "Size": f"{after.width} × {after.height} pixels",
-        "Seconds to paint": f"{seconds:.2f}",
-        "Checkpoint": painter.path.name,
-        "Trained for": f"{painter.record['steps']:,} steps" if painter.record.get("steps") else "",
+def facts(after: Picture, style: str, seconds: float) -> dict[str, str]:
+    """What there is to know about a result, in words. seconds: what the painting took."""
+    width, height = after.width, after.height
+    across, down = (side / DOTS_PER_INCH for side in (width, height))
+    return {
+        "Style": style,
+        "Size": f"{width} × {height} pixels",
+        "Printed at 300 dpi": f"{2.54 * across:.1f} × {2.54 * down:.1f} cm "
+        f"({across:.1f} × {down:.1f} in)",
+        "Painted in": f"{seconds:.1f} seconds",
     }
-    lines = (
-        f"<tr><th scope='row'>{name}</th><td>{html.escape(value)}</td></tr>"
-        for name, value in rows.items()
-        if value
-    )
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _sharpness(picture: Picture) -> float:
-    return float(sharpness(images.to_tensor(picture.rgb)))

@@ -1,32 +1,39 @@
 """The page: what is on it and where, and which event leads to which action."""
 
 import inspect
+import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from gradio.events import Dependency
 
 from app import images
-from app.demo.actions import QUICKLY, Actions
+from app.demo.actions import Actions
 from app.demo.components import (
     Anything,
+    Channel,
+    Desk,
     ExamplePicker,
+    Many,
     MaskBrush,
+    PhotoPicker,
     PictureFile,
     PictureFiles,
+    Result,
+    Slide,
+    Stage,
     StylePicker,
     api_input,
     shown_input,
 )
-from app.demo.examples import example_photos, thumbnails
+from app.demo.examples import Shown, arrival_style, pictures
 from app.demo.jobs import Jobs
 from app.demo.numbers import Judge
-from app.demo.studio import OWN, TITLES, Studio, data_url
+from app.demo.studio import OWN, TITLES, Studio
 from app.demo.uploads import is_ours
 from app.limits import LONGEST_QUEUE
 from app.look import OPTIONS, explained
@@ -34,11 +41,10 @@ from app.painter import Painter
 
 # Of a look's fields, those that are never folded away.
 _ALWAYS_SEEN = ("strength", "keep_color", "brush_size")
-_FIRST_OF_THE_FINER = ("brushwork", "simplify", "tone")  # the others stand beside them
 
 _log = logging.getLogger(__name__)
 
-SIZES = [("512 px", 512), ("1024 px", 1024), ("2048 px", 2048), ("Original", 0)]
+SIZES = [("small", 512), ("screen", 1024), ("print", 2048), ("full (slow)", 0)]
 
 # Seconds. A result stays long enough to be downloaded after a coffee.
 CLEAN_EVERY, KEEP_FILES = 60, 3600
@@ -46,36 +52,16 @@ CLEAN_EVERY, KEEP_FILES = 60, 3600
 # Visitors whose state is kept, the last ones; it holds a result until its files are written.
 SESSIONS = 200
 
-# The Stop button is there while the page's body is busy. What is done with the last picture is not
-# there while it is repainting: until the new one's files are, or it is sure that none will be. A
-# picture that is quickly there needs no clock.
-_BUSY = "(...given) => { document.body.classList.add('busy'); return given; }"
-_IDLE = "() => document.body.classList.remove('busy')"
-_REPAINTING = f"""(...given) => {{
-  document.body.classList.add('busy', 'repainting', 'quick');
-  setTimeout(() => document.body.classList.remove('quick'), {1000 * QUICKLY:.0f});
-  return given;
-}}"""
-_REPAINTED = "() => document.body.classList.remove('repainting')"
-_STOPPED = "() => document.body.classList.remove('busy', 'repainting')"
-
-# Listeners whose answer comes at once, and those that wait in the queue.
+# Listeners whose answer comes at once.
 _QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-_SLOW: dict[str, Any] = {"js": _BUSY, "api_visibility": "private", "scroll_to_output": True}
+# Those that wait in the queue. The page shows itself how far they are.
+_QUEUED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
-# Hands on what it is given, once the newest picture can be drawn.
-_WHEN_SHOWN = """async (given) => {
-  const picture = document.querySelectorAll("#comparison img")[1];
-  if (picture) await picture.decode().catch(() => {});
-  return given;
-}"""
+# What is asked of the endpoint is painted one after the other. The page's own wishes wait in the
+# studio's line, where a preview goes before what takes long; each waits in a thread.
+_ENDPOINT, PAGE_LINE, _WAITING = "painter", "page", 24
 
-# Pixels; shown at half of it on a screen of twice the density.
-_EXAMPLE_SIDE = 144
-
-# What paints, one after the other: the page's button and strip and the endpoint. A batch has a
-# place beside them, so that a visitor with one photo waits for one of its photos, not for all.
-_ONE, _BATCH = "painter", "batch"
+_FAILED = "() => repaint.director.failed()"
 
 
 def build(
@@ -101,10 +87,12 @@ def build(
         # Gradio reads the environment for its folder when a page is built.
         studio = Studio(painter, page.GRADIO_CACHE, max_pixels)
         actions = Actions(studio, judge)
-        _lay_out(actions, cache)
+        shown = pictures(studio, cache)
+        _lay_out(page, actions, shown)
         page.unload(actions.stop)
     # Where a test, or whoever embeds the page, sees what is running.
     page.jobs, page.studio = actions.jobs, studio
+    page.pictures = shown.files
     page.state_session_capacity = SESSIONS
     # Not open: what waits in the queue can be asked for in no other way.
     page.max_queue = max_queue
@@ -119,6 +107,7 @@ class Page(gr.Blocks):
     studio: Studio
     jobs: Jobs
     max_queue: int
+    pictures: dict[str, bytes]
 
     async def preprocess_data(self, block_fn, inputs, *given, **options):
         """As of gr.Blocks. Raises gr.Error for inputs that are not what the listener takes."""
@@ -165,16 +154,6 @@ def _names_own_files_only(value: object, folder: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Photo:
-    one: gr.Tab
-    many: gr.Tab
-    photo: PictureFile
-    examples: ExamplePicker
-    brush: MaskBrush
-    photos: PictureFiles
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Choices:
     """What is chosen beside the photo.
 
@@ -182,10 +161,10 @@ class _Choices:
     """
 
     style: StylePicker
-    painting: PictureFile
+    painting: PhotoPicker
     second: gr.Dropdown
-    second_painting: PictureFile
-    share: gr.Slider
+    second_painting: PhotoPicker
+    share: Slide
     size: gr.Radio
     look: Mapping[str, Any]
 
@@ -195,109 +174,99 @@ class _Choices:
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         return own.pop("look") | own
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Buttons:
-    paint: gr.Button
-    paint_all: gr.Button
-    stop: gr.Button
+    @property
+    def settings(self) -> dict[str, Component]:
+        """Those that a page can be told in a link: all but pictures."""
+        return {n: c for n, c in self.by_name.items() if not isinstance(c, PhotoPicker)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _One:
-    panel: gr.Column
-    comparison: gr.ImageSlider
-    after: gr.Column
-    png: gr.DownloadButton
-    jpg: gr.DownloadButton
-    again: gr.Button
-    every: gr.Button
-    strip: gr.Gallery
-    numbers: gr.Accordion
-    opinion: gr.Label
-    table: gr.HTML
-    finished: gr.State
-    facts: gr.State
-    measuring: gr.State
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Many:
-    panel: gr.Column
-    format: gr.Radio
-    archive: gr.DownloadButton
-    report: gr.HTML
-
-
-def _lay_out(actions: Actions, cache: Path | None) -> None:
+def _lay_out(page: gr.Blocks, actions: Actions, shown: Shown) -> None:
     gr.HTML(
         "<h1>Repaint</h1><p>Your photo, in the style of a painting. "
         "What you upload stays on this server and is deleted after an hour.</p>",
         elem_id="heading",
+        elem_classes=["bare"],
     )
-    with gr.Row(equal_height=False):
-        with gr.Column(scale=5, min_width=320):
-            given = _photo_section()
-            styles = _style_section(actions.studio, cache)
-        with gr.Column(scale=6, min_width=320):
-            size, look = _options_section()
-            buttons = _buttons_section()
-            one = _one_section()
-            many = _many_section()
+    with gr.Tabs(elem_id="modes"):
+        for name, title in (("one", "One photo"), ("many", "Many photos")):
+            with gr.Tab(title) as tab:
+                pass
+            tab.select(None, js=f"() => repaint.director.mode('{name}')", **_QUICK)
+    with gr.Column(elem_id="bench"):
+        photo = PhotoPicker(
+            "photo",
+            "Your photo",
+            "Choose a photo",
+            "Another photo",
+            elem_id="photo",
+            elem_classes=["only-one"],
+        )
+        photos = PictureFiles(
+            label="Photos",
+            file_count="multiple",
+            type="filepath",
+            height=220,
+            elem_id="photos",
+            elem_classes=["only-many"],
+        )
+        ExamplePicker(shown.examples, elem_id="examples", elem_classes=["only-one"])
+        with gr.Column(elem_id="outcome"):
+            Stage(_arrival(actions.studio), elem_id="stage", elem_classes=["only-one"])
+            Result(elem_id="result", elem_classes=["only-one"])
+            with gr.Column(elem_classes=["only-many"]):
+                format = gr.Radio(
+                    [("PNG", "png"), ("JPEG", "jpg")], value="jpg", label="Save them as"
+                )
+                Many(elem_id="report")
+        styles = _style_section(actions.studio, shown)
+        size, look = _options_section()
+        with gr.Accordion(
+            "Paint only part of the photo", open=False, elem_classes=["only-one", "with-photo"]
+        ):
+            brush = MaskBrush("", elem_id="brush")
+        reset = gr.Button("Reset all settings", elem_id="reset")
+        Desk(elem_id="desk")
+    reset.click(None, js="() => repaint.director.reset()", **_QUICK)
     choices = _Choices(**styles, size=size, look=look)
-    _wire_inputs(actions, given, choices, one, many, buttons)
-    _wire_painting(actions, given, choices, one, many, buttons)
+    _wire_settings(page, choices)
+    _wire_painting(actions, choices, photo, brush)
+    _wire_batch(actions, choices, photos, format)
     _endpoints(actions)
 
 
-def _photo_section() -> _Photo:
-    with gr.Tabs():
-        with gr.Tab("One photo") as one_tab:
-            photo = PictureFile(
-                label="Photo",
-                type="filepath",
-                sources=["upload", "webcam", "clipboard"],
-                buttons=[],
-                height=300,
-                elem_id="photo",
-            )
-            examples = ExamplePicker(
-                [
-                    (shows, data_url(images.load(path, max_size=_EXAMPLE_SIDE), _EXAMPLE_SIDE))
-                    for path, shows in example_photos()
-                ],
-                elem_id="examples",
-            )
-            with gr.Accordion("Only here: paint a part of it", open=False):
-                brush = MaskBrush(elem_id="brush")
-        with gr.Tab("Many photos") as many_tab:
-            photos = PictureFiles(
-                label="Photos", file_count="multiple", type="filepath", height=300, elem_id="photos"
-            )
-    return _Photo(
-        one=one_tab, many=many_tab, photo=photo, examples=examples, brush=brush, photos=photos
-    )
+def _arrival(studio: Studio) -> dict[str, Any]:
+    """What is on the stage before anything was painted."""
+    label = studio.title(arrival_style(studio)) if studio.names else ""
+    return {
+        "before": "./page/example-before.jpg",
+        "after": "./page/example-after.jpg",
+        "kind": "example",
+        "label": label,
+        "chip": f"An example, painted in the style {label}" if label else "",
+    }
 
 
-def _style_section(studio: Studio, cache: Path | None) -> dict[str, Any]:
-    pictures = thumbnails(studio, images.load(example_photos()[0][0]), cache)
+def _style_section(studio: Studio, shown: Shown) -> dict[str, Any]:
     groups = {
-        TITLES.get(name, name): [(variant, pictures[variant]) for variant in variants]
+        TITLES.get(name, name): [
+            (variant, f"./page/{shown.styles[variant]}", studio.shows.get(variant, ""))
+            for variant in variants
+        ]
         for name, variants in studio.variants.items()
     }
-    first = studio.names[0] if studio.names else OWN
+    first = arrival_style(studio) if studio.names else OWN
     style = StylePicker(groups, value=first, elem_id="styles")
-    painting = _painting("Your painting", "painting", visible=first == OWN)
+    painting = _painting("painting", "Your painting", "painting")
     with gr.Accordion("Mix in a second style", open=False):
+        named = [(studio.title(variant), variant) for variant in studio.every_style]
         second = gr.Dropdown(
-            [("None", ""), *_named(groups), ("A painting of your own", OWN)],
+            [("None", ""), *named, ("A painting of your own", OWN)],
             value="",
             label="Second style",
+            elem_id="second",
         )
-        second_painting = _painting("Your second painting", "second-painting", visible=False)
-        share = gr.Slider(
-            0, 1, value=0.5, step=0.05, label="Its share", info="0 is only the first, 1 the second"
-        )
+        second_painting = _painting("second_painting", "Your second painting", "second-painting")
+        share = Slide("Mix", 0.5, ("first", "second"), elem_id="share")
     return {
         "style": style,
         "painting": painting,
@@ -307,242 +276,100 @@ def _style_section(studio: Studio, cache: Path | None) -> dict[str, Any]:
     }
 
 
+def _painting(name: str, label: str, place: str) -> PhotoPicker:
+    return PhotoPicker(name, label, "Choose a painting", "Another painting", elem_id=place)
+
+
 def _options_section() -> tuple[gr.Radio, dict[str, Component]]:
     """The size, and the fields of a Look by their names."""
     shown: dict[str, Component] = {}
 
     def show(names: Iterable[str]) -> None:
-        with gr.Column(min_width=260):
-            shown.update((name, shown_input(OPTIONS[name])) for name in names)
+        shown.update((name, shown_input(OPTIONS[name])) for name in names)
 
-    others = [name for name in OPTIONS if name not in (*_ALWAYS_SEEN, *_FIRST_OF_THE_FINER)]
-    with gr.Row(equal_height=True, elem_id="options"):
-        show(("strength", "keep_color"))
-        with gr.Column(min_width=260):
-            size = gr.Radio(SIZES, value=1024, label="Longest side, at most")
-            shown["brush_size"] = shown_input(OPTIONS["brush_size"])
-    with gr.Accordion("Finer controls", open=False), gr.Row():
-        show(_FIRST_OF_THE_FINER)
-        show(others)
+    with gr.Column(elem_id="options"):
+        show(["strength"])
+        size = gr.Radio(SIZES, value=1024, label="Size", elem_id="size")
+        show(["brush_size", "keep_color"])
+    with gr.Accordion("Finer controls", open=False, elem_id="finer"):
+        show(name for name in OPTIONS if name not in _ALWAYS_SEEN)
     return size, shown
 
 
-def _painting(label: str, name: str, visible: bool) -> PictureFile:
-    return PictureFile(
-        label=label,
-        type="filepath",
-        sources=["upload", "clipboard"],
-        buttons=[],
-        height=220,
-        elem_id=name,
-        visible=visible,
-    )
-
-
-def _named(groups: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
-    for title, variants in groups.items():
-        for number, (name, _) in enumerate(variants, 1):
-            yield (title if number == 1 else f"{title}, variant {number}", name)
-
-
-def _buttons_section() -> _Buttons:
-    with gr.Row():
-        paint = gr.Button("Paint it", variant="primary", size="lg", scale=3)
-        paint_all = gr.Button(
-            "Paint them all", variant="primary", size="lg", scale=3, visible=False
-        )
-        stop = gr.Button("Stop", size="lg", scale=1, min_width=90, elem_id="stop")
-    return _Buttons(paint=paint, paint_all=paint_all, stop=stop)
-
-
-def _one_section() -> _One:
-    with gr.Column(visible=True) as panel:
-        comparison = gr.ImageSlider(
-            label="Before and after",
-            interactive=False,
-            buttons=["fullscreen"],
-            max_height=720,
-            elem_id="comparison",
-        )
-        with gr.Column(visible=False, elem_id="result") as after, gr.Row():
-            png = gr.DownloadButton("Download PNG", interactive=False, size="md", min_width=120)
-            jpg = gr.DownloadButton("Download JPEG", interactive=False, size="md", min_width=120)
-            again = gr.Button("Use as photo", size="md", min_width=120)
-        every = gr.Button("This photo in every style", size="md")
-        strip = gr.Gallery(
-            label="Every style: click one to paint in it",
-            visible=False,
-            columns=4,
-            object_fit="cover",
-            allow_preview=False,
-            interactive=False,
-            buttons=[],
-            elem_id="strip",
-        )
-        with gr.Accordion("Numbers", open=False) as numbers:
-            opinion = gr.Label(label="What a judge of styles takes it for", visible=False)
-            table = gr.HTML("<p>Paint a photo first.</p>", elem_id="numbers")
-        finished, facts, measuring = gr.State(None), gr.State(None), gr.State(False)
-    return _One(
-        panel=panel,
-        comparison=comparison,
-        after=after,
-        png=png,
-        jpg=jpg,
-        again=again,
-        every=every,
-        strip=strip,
-        numbers=numbers,
-        opinion=opinion,
-        table=table,
-        finished=finished,
-        facts=facts,
-        measuring=measuring,
-    )
-
-
-def _many_section() -> _Many:
-    with gr.Column(visible=False) as panel:
-        format = gr.Radio([("PNG", "png"), ("JPEG", "jpg")], value="jpg", label="Save them as")
-        archive = gr.DownloadButton("Download all as ZIP", interactive=False)
-        report = gr.HTML(elem_id="report", min_height=80)
-    return _Many(panel=panel, format=format, archive=archive, report=report)
-
-
-def _wire_inputs(
-    actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
-) -> None:
-    """What is seen of the page: it follows the photo, the tab and the chosen styles."""
-    # What the last photo looks like in every style is put away.
-    given.photo.change(lambda: gr.Gallery(visible=False), None, one.strip, **_QUICK)
-    # Through the queue: what is wrong with a photo is shown only then.
-    looked = given.photo.change(
-        actions.look,
-        [given.photo, choices.size],
-        [given.photo, given.brush],
-        concurrency_limit=4,
-        show_progress="hidden",
-        api_visibility="private",
-    )
-    # What takes time before a photo can be painted is done before it is asked for.
-    ready: dict[str, Any] = {
-        "fn": actions.get_ready,
-        **_named_inputs(choices, photo=given.photo),
-        **_QUICK,
-    }
-    looked.success(**ready)
+def _wire_settings(page: gr.Blocks, choices: _Choices) -> None:
+    """The page's scripts know all settings, and can set them."""
+    settings = choices.settings
+    names, given = json.dumps(list(settings)), list(settings.values())
+    page.load(None, given, js=f"(...v) => repaint.director.begin(v, {names})", **_QUICK)
     gr.on(
-        [
-            choices.style.change,
-            choices.painting.change,
-            choices.second.change,
-            choices.second_painting.change,
-            choices.size.change,
-            choices.look["brush_size"].change,
-        ],
-        trigger_mode="always_last",
-        **ready,
+        [each.change for each in given],
+        None,
+        given,
+        js="(...v) => repaint.director.chosen(v)",
+        **_QUICK,
     )
-    given.examples.select(actions.example, None, given.photo, **_QUICK)
-    for tab, single in ((given.one, True), (given.many, False)):
-        tab.select(
-            lambda single=single: (
-                gr.Column(visible=single),
-                gr.Column(visible=not single),
-                gr.Button(visible=single),
-                gr.Button(visible=not single),
-            ),
-            outputs=[one.panel, many.panel, buttons.paint, buttons.paint_all],
-            **_QUICK,
-        )
-    for chosen, upload in (
-        (choices.style, choices.painting),
-        (choices.second, choices.second_painting),
-    ):
-        chosen.change(lambda style: gr.Image(visible=style == OWN), chosen, upload, **_QUICK)
-    one.again.click(
-        lambda facts: facts["result"] if facts else gr.skip(), one.facts, given.photo, **_QUICK
-    )
-
-
-def _named_inputs(choices: _Choices, **others: Component) -> dict[str, Any]:
-    """An event's inputs, all of which reach its action by name."""
-    return {"inputs_kwargs": others | choices.by_name}
+    apply = Channel("apply")
+    apply.asked(None, None, given, js="() => repaint.director.applied()", **_QUICK)
 
 
 def _wire_painting(
-    actions: Actions, given: _Photo, choices: _Choices, one: _One, many: _Many, buttons: _Buttons
+    actions: Actions, choices: _Choices, photo: PhotoPicker, brush: MaskBrush
 ) -> None:
-    """What the buttons paint, the numbers about it, and how it is stopped."""
-    painting = _named_inputs(choices, last=one.finished, photo=given.photo, mask=given.brush)
-    painting |= {"outputs": [one.comparison, one.finished]}
-    painting |= {"concurrency_id": _ONE, "show_progress_on": one.comparison}
-    painting |= {**_SLOW, "js": _REPAINTING}
-    click = buttons.paint.click(actions.repaint, **painting)
-    strip = one.every.click(
-        actions.strip,
-        outputs=one.strip,
-        **_named_inputs(choices, photo=given.photo),
-        concurrency_id=_ONE,
-        **_SLOW,
-    )
-    # A style clicked in the strip is chosen and painted.
-    pick = one.strip.select(actions.pick, None, choices.style, **_QUICK)
-    again = pick.then(actions.repaint, **painting)
-    batch = buttons.paint_all.click(
-        actions.batch,
-        outputs=[many.archive, many.report],
-        **_named_inputs(choices, photos=given.photos, format=many.format),
-        concurrency_id=_BATCH,
-        show_progress_on=many.report,
-        **_SLOW,
-    )
-    files = [_wire_files(actions, one, painted) for painted in (click, again)]
-    for over in (click.failure, again.failure, *(written.then for written in files)):
-        over(None, js=_REPAINTED)
-    _wire_numbers(actions, one, files)
-
-    running = [click, strip, again, batch]
-    for event in running:
-        event.then(None, js=_IDLE)
-    buttons.stop.click(actions.stop, **_QUICK)
-    buttons.stop.click(None, js=_STOPPED, cancels=running)
-
-
-def _wire_files(actions: Actions, one: _One, painted: Dependency) -> Dependency:
-    """The files to download: the page asks for them when it shows the picture.
-
-    Written before, they would hold up the picture that it loads and decodes meanwhile. They begin
-    by taking back the last picture's. The page alone cannot tell whose files have come, where a
-    visitor paints again before they have, or they could not be written.
-    """
-    return painted.success(
-        actions.files,
-        one.finished,
-        [one.facts, one.after, one.png, one.jpg],
-        concurrency_id="files",
-        concurrency_limit=4,  # the last picture's files must not stay for others' sake
-        show_progress="minimal",
-        show_progress_on=one.comparison,
-        api_visibility="private",
-        js=_WHEN_SHOWN,
-    )
-
-
-def _wire_numbers(actions: Actions, one: _One, files: Iterable[Dependency]) -> None:
-    """The numbers are measured while their panel is open, and never before the picture is shown."""
-    measured: dict[str, Any] = {
-        "fn": actions.measure,
-        "inputs": [one.facts, one.measuring],
-        "outputs": [one.opinion, one.table],
-        "concurrency_id": "numbers",
-        "show_progress": "minimal",
-        "api_visibility": "private",
+    """What is painted of one photo, what is said of it, and how it is stopped."""
+    looked = Channel("looked")
+    # Through the queue: another visitor's large photo may be looked at just now.
+    photo.change(actions.look, photo, looked, concurrency_limit=4, **_QUEUED)
+    finished = gr.State(None)
+    page_line: dict[str, Any] = {
+        "concurrency_id": PAGE_LINE,
+        "concurrency_limit": _WAITING,
+        **_QUEUED,
     }
-    one.numbers.expand(lambda: True, None, one.measuring, **_QUICK).then(**measured)
-    one.numbers.collapse(lambda: False, None, one.measuring, **_QUICK)
-    for written in files:
-        written.success(**measured)
+    for name, paint in (("preview", actions.preview), ("paint", actions.paint)):
+        channel = Channel(name)
+        inputs = {"asked": channel, "last": finished, "photo": photo, "mask": brush}
+        channel.asked(
+            paint,
+            inputs_kwargs=inputs | choices.by_name,
+            outputs=[channel, finished],
+            trigger_mode="multiple",
+            **page_line,
+        ).failure(None, js=_FAILED)
+    files = Channel("files")
+    files.asked(
+        actions.files,
+        [files, finished],
+        files,
+        concurrency_id="files",
+        concurrency_limit=4,
+        trigger_mode="multiple",
+        **_QUEUED,
+    )
+    every = Channel("every")
+    every.asked(
+        actions.every,
+        inputs_kwargs={"asked": every, "photo": photo} | choices.by_name,
+        outputs=every,
+        **page_line,
+    ).failure(None, js=_FAILED)
+    about = Channel("about")
+    about.asked(actions.about, about, about, concurrency_id="numbers", **_QUEUED)
+    stop = Channel("stop")
+    stop.asked(actions.stop, **_QUICK)
+
+
+def _wire_batch(
+    actions: Actions, choices: _Choices, photos: PictureFiles, format: gr.Radio
+) -> None:
+    batch = Channel("batch")
+    batch.asked(
+        actions.batch,
+        inputs_kwargs={"asked": batch, "photos": photos, "format": format} | choices.by_name,
+        outputs=batch,
+        concurrency_id="batch",
+        concurrency_limit=4,
+        **_QUEUED,
+    ).failure(None, js="() => repaint.batch.heard({kind: 'sorry', text: 'Please try again.'})")
 
 
 def _endpoints(actions: Actions) -> None:
@@ -568,7 +395,7 @@ def _endpoints(actions: Actions) -> None:
             actions.stylize,
             inputs_kwargs=inputs,
             outputs=gr.File(label="picture"),
-            concurrency_id=_ONE,
+            concurrency_id=_ENDPOINT,
             api_name="stylize",
             api_description="\n".join([inspect.getdoc(actions.stylize) or "", *about]),
         )

@@ -2,19 +2,21 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import gradio as gr
 from fastapi import FastAPI
 from gradio import networking
+from gradio.queueing import Event
 
-from app.demo.components import ASSETS
 from app.demo.connections import Patience, Server
+from app.demo.front import Front
 from app.demo.gate import Gate
 from app.demo.hosts import Hosts
 from app.demo.jobs import Jobs
-from app.demo.page import CLEAN_EVERY, KEEP_FILES, Page
+from app.demo.page import CLEAN_EVERY, KEEP_FILES, PAGE_LINE, Page
 from app.demo.places import Places
 from app.demo.studio import Studio
 from app.demo.uploads import LARGEST_FILE, Uploads
@@ -26,6 +28,9 @@ PATIENCE = Patience()
 # memory that malloc keeps for the next one. Sooner it would slow the visitor down who tries another
 # style; later the photo is read again while they still look for the button.
 IDLE = 10
+
+# Wishes of one visitor that may be in the studio's line before they count as waiting.
+AT_A_TIME = 4
 
 _THEME = gr.themes.Soft(
     primary_hue="teal",
@@ -40,6 +45,10 @@ _THEME = gr.themes.Soft(
     button_primary_background_fill="*primary_700",
     button_primary_background_fill_hover="*primary_800",
     checkbox_label_background_fill_selected="*primary_700",
+    checkbox_label_background_fill_selected_dark="*primary_700",
+    button_primary_background_fill_dark="*primary_700",
+    button_primary_background_fill_hover_dark="*primary_800",
+    link_text_color_dark="*primary_300",
     body_text_color_subdued="*neutral_600",
     block_info_text_color="*neutral_600",
     block_label_background_fill="*background_fill_secondary",
@@ -89,11 +98,9 @@ def serve(
         ssr_mode=False,
         pwa=False,
         theme=_THEME,
-        css_paths=[ASSETS / "page.css"],
-        js=(ASSETS / "page.js").read_text(encoding="utf-8"),
     )
     gate = Gate(
-        outer,
+        Front(outer, page.pictures, path),
         hosts=names,
         is_direct=lambda number: _is_direct(page, number),
         uploads=Uploads(page.GRADIO_CACHE),
@@ -131,10 +138,22 @@ def _is_direct(page: gr.Blocks, number: int) -> bool | None:
 
 
 def _waiting(page: gr.Blocks) -> list[str]:
-    """Who waits in the queue, by address, each as often as they do."""
+    """Who waits in the queue or in the studio's line, by address, each as often as they do.
+
+    A page has a few wishes at once without waiting: a newer one ends the older.
+    """
     queues = page._queue.event_queue_per_concurrency_id.values()
-    clients = [event.request.client for each in queues for event in each.queue]
-    return [client.host if client else "" for client in clients]
+    waiting = [_address(event) for each in queues for event in each.queue]
+    begun: Counter[str] = Counter()
+    for event in (event for job in page._queue.active_jobs for event in job or ()):
+        if event.fn.concurrency_id == PAGE_LINE:
+            begun[_address(event)] += 1
+    return waiting + [one for one, count in begun.items() for _ in range(count - AT_A_TIME)]
+
+
+def _address(event: Event) -> str:
+    client = event.request.client
+    return client.host if client else ""
 
 
 def _share(host: str, port: int, token: str) -> str:

@@ -22,6 +22,8 @@ import numpy as np
 from PIL import Image
 
 from app import images
+from app.demo.line import Line, Place
+from app.demo.paintings import shown_by
 from app.images import ImageError, Picture
 from app.look import AS_THE_STYLE, Look
 from app.memory import is_out_of_memory
@@ -55,6 +57,10 @@ NO_SHARE = "The share of the second style is a number from 0 to 1."
 
 class RefusedError(ValueError):
     """What a visitor asked for cannot be done; its text is one sentence for the visitor."""
+
+
+class GoneError(RefusedError):
+    """A visitor's file is here no longer: the page has it still, and can send it again."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +120,25 @@ class Studio:
     """Paints what visitors wish, with one painter and into one folder.
 
     folder: where results go, each into a folder of its own that nobody can guess. max_pixels:
-    pictures of more than these (width x height) are refused before they are decoded.
+    pictures of more than these (width x height) are refused before they are decoded. at_once: how
+    many paintings are made at a time.
     """
 
     def __init__(
-        self, painter: Painter, folder: str | Path, max_pixels: int = images.MAX_PIXELS
+        self,
+        painter: Painter,
+        folder: str | Path,
+        max_pixels: int = images.MAX_PIXELS,
+        at_once: int = 1,
     ) -> None:
         self.painter = painter
+        self.line = Line(at_once)
         self.folder = Path(folder)
         self.max_pixels = max_pixels
         self.names = tuple(painter.style_names)
         self._shown: OrderedDict[tuple, Path] = OrderedDict()
         self._load_again = functools.lru_cache(_KEPT_PHOTOS)(self._load)
+        self.shows = shown_by(painter.record)
         # The names of all codes of each built-in style: "monet", "monet:2", ...
         self.variants = {
             name: [name, *(f"{name}:{number}" for number in range(2, codes + 1))]
@@ -136,6 +149,20 @@ class Studio:
     def every_style(self) -> list[str]:
         """The names of all codes of all built-in styles."""
         return list(itertools.chain.from_iterable(self.variants.values()))
+
+    def title(self, style: str) -> str:
+        """A built-in style in words: its painter, and what the painting shows."""
+        name, _, number = style.partition(":")
+        title = TITLES.get(name, name)
+        shows = self.shows.get(style)
+        return f"{title}: {shows}" if shows else f"{title} {number}" if number else title
+
+    def told(self, wish: Wish) -> str:
+        """The wish's style in words."""
+        styles = [wish.style, wish.second] if wish.blended else [wish.style]
+        return " and ".join(
+            "your own painting" if style == OWN else self.title(style) for style in styles
+        )
 
     def read(
         self, file: str | Path | None, what: str = "a photo", max_size: int | None = None
@@ -167,7 +194,7 @@ class Studio:
             raise RefusedError(f"Choose {what} first.")
         if not Path(file).is_file():
             # It was removed after its hour, while the page stayed open.
-            raise RefusedError(f"Upload {what} again, please.")
+            raise GoneError(f"Upload {what} again, please.")
         return Path(file)
 
     def code(self, wish: Wish) -> StyleCode:
@@ -190,13 +217,6 @@ class Studio:
             raise RefusedError(f"There is no style {style!r}; there are {names}.")
         return self.painter.style(style)
 
-    def get_ready(self, file: str | Path, wish: Wish) -> None:
-        """What can be done of a painting before it is wished for: the style and the photo read."""
-        code = self.code(wish)
-        photo = self.read(file, max_size=wish.max_size)
-        self.painter.remember(photo, code, wish.look)
-        self.before(file, photo, wish.max_size)
-
     def before(self, file: str | Path, photo: Picture, max_size: int | None) -> Path:
         """What a page shows of a photo beside its painting, written once: it is not sent again."""
         key = (str(file), max_size)
@@ -212,15 +232,32 @@ class Studio:
         return path
 
     def paint(
-        self, photo: Picture, wish: Wish, progress: Callable[[float], None] | None = None
+        self,
+        photo: Picture,
+        wish: Wish,
+        progress: Callable[[float], None] | None = None,
+        *,
+        quick: bool = False,
+        waiting: Callable[[Place], None] | None = None,
     ) -> Painted:
-        """The photo painted. What `progress` raises stops it."""
+        """The photo painted, when it is its turn. What `progress` or `waiting` raises stops it.
+
+        quick: it goes before those that are not. waiting: called while others are painted.
+        """
         if wish.max_size is not None:
             photo = images.resize(photo, wish.max_size)
         code = self.code(wish)
-        started = time.perf_counter()
-        after = self.painter.paint(photo, code, wish.look, mask=wish.mask, progress=progress)
-        return Painted(photo, after, time.perf_counter() - started)
+        strokes = wish.look.stroke_size(photo.height, photo.width)
+        with self.line.turn(megapixels(photo), strokes, quick=quick, waiting=waiting) as place:
+
+            def told(done: float) -> None:
+                place.done = done
+                if progress is not None:
+                    progress(done)
+
+            started = time.perf_counter()
+            after = self.painter.paint(photo, code, wish.look, mask=wish.mask, progress=told)
+            return Painted(photo, after, time.perf_counter() - started)
 
     @contextmanager
     def new_folder(self) -> Iterator[Path]:
@@ -246,6 +283,11 @@ class Studio:
                         shutil.rmtree(path)
                     else:
                         path.unlink()
+
+
+def megapixels(picture: Picture) -> float:
+    """How many millions of pixels it has."""
+    return picture.width * picture.height / 1e6
 
 
 def result_name(photo: str, wish: Wish, format: str) -> str:
@@ -281,12 +323,12 @@ def drawn_mask(text: str | None) -> np.ndarray | None:
     return drawn if drawn.any() else None
 
 
-def data_url(picture: Picture, side: int) -> str:
-    """A JPEG of a picture, at most `side` pixels, as a data URL for the page."""
+def jpeg(picture: Picture, side: int) -> bytes:
+    """A JPEG file of a picture, at most `side` pixels."""
     small = images.flatten(images.resize(picture, side))
     file = io.BytesIO()
     Image.fromarray(small.rgb).save(file, "JPEG", quality=85)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+    return file.getvalue()
 
 
 def sentence(error: BaseException) -> str | None:

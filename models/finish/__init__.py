@@ -106,13 +106,13 @@ class Amounts:
     """
 
     brushwork: float = control(
-        "Brushwork",
+        "Strokes in plain areas",
         "how strong the strokes are where a photo is plain, a sky say, and a print's grain: 0 is "
         "smooth",
         "0 leaves skies smooth",
     )
     simplify: float = control(
-        "Simplify",
+        "Leave out detail",
         "how much detail is left out, of a photo and then of its painting: 0 none",
         "0 keeps every detail",
     )
@@ -122,12 +122,12 @@ class Amounts:
         "0 draws none",
     )
     tint: float = control(
-        "Tint",
+        "Add the photo's colors",
         "how much of a photo's own colors is added to the style's: 0 none",
         "0 adds none of the photo's colors",
     )
     tone: float = control(
-        "Tone",
+        "Keep light and dark",
         "how far a painting is light and dark where its photo is: 0 as painted",
         "0 leaves light and dark to the style",
     )

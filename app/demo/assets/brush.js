@@ -11,11 +11,34 @@ const photo = new Image();
 let at = null; // where the brush is, in the canvas's pixels
 let last = null; // where the stroke that is being drawn was before
 let undrawn = true;
+const drawing = element.querySelector(".draw"); // for fingers: else they scroll the page
+const undo = element.querySelector(".undo");
+const past = []; // the mask before each stroke
+const MOST_PAST = 20;
+
+function keep() {
+  past.push(drawn.getImageData(0, 0, mask.width, mask.height));
+  if (past.length > MOST_PAST) past.shift();
+  undo.disabled = false;
+}
+
+drawing.addEventListener("click", () => {
+  const on = drawing.ariaPressed !== "true";
+  drawing.ariaPressed = String(on);
+  canvas.classList.toggle("drawing", on);
+});
+undo.addEventListener("click", () => {
+  const before = past.pop();
+  if (before) drawn.putImageData(before, 0, 0);
+  undo.disabled = !past.length;
+  finish();
+  show();
+});
 
 const radius = () => (Number(size.value) / 200) * Math.max(canvas.width, canvas.height);
 
 function say() {
-  hint.textContent = !photo.src
+  hint.textContent = !photo.getAttribute("src")
     ? "Choose a photo first."
     : undrawn
       ? "Draw over the part that should be painted. With nothing drawn, all of it is."
@@ -73,7 +96,8 @@ function place(event) {
 }
 
 canvas.addEventListener("pointerdown", (event) => {
-  if (event.button !== 0) return;
+  if (event.button !== 0 || (event.pointerType === "touch" && drawing.ariaPressed !== "true")) return;
+  keep();
   canvas.setPointerCapture(event.pointerId);
   last = at = place(event);
   stroke(last, at);
@@ -105,6 +129,7 @@ canvas.addEventListener("keydown", (event) => {
       y: Math.min(canvas.height, Math.max(0, at.y + step[1] * length)),
     };
   } else if (event.key === " ") {
+    keep();
     stroke(at, at);
     finish();
   } else if (event.key === "e") {
@@ -125,6 +150,7 @@ erase.addEventListener("click", () => {
 });
 size.addEventListener("input", show);
 element.querySelector(".clear").addEventListener("click", () => {
+  keep();
   drawn.clearRect(0, 0, mask.width, mask.height);
   finish();
   show();
@@ -137,19 +163,25 @@ photo.addEventListener("load", () => {
     one.height = Math.max(1, Math.round(photo.naturalHeight * scale));
   }
   canvas.classList.add("ready");
+  past.length = 0;
   finish();
   show();
 });
 
-function open() {
-  if (!props.photo) {
-    photo.removeAttribute("src");
-    canvas.classList.remove("ready");
-    if (props.value) props.value = "";
-    say();
-  } else if (photo.src !== props.photo) {
-    photo.src = props.photo;
-  }
-}
-watch("photo", open);
-open();
+repaint.brush = {
+  // The photo that the mask lies on; another one clears it.
+  photo(url) {
+    past.length = 0;
+    undo.disabled = true;
+    if (!url) {
+      photo.removeAttribute("src");
+      canvas.classList.remove("ready");
+      if (props.value) props.value = "";
+      say();
+    } else if (photo.getAttribute("src") !== url) {
+      photo.src = url;
+    }
+  },
+};
+say();
+repaint.brush.photo(repaint.photos?.photo?.url ?? "");

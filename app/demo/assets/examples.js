@@ -1,3 +1,7 @@
-[...element.querySelectorAll("button")].forEach((button, index) => {
-  button.addEventListener("click", () => trigger("select", { index, value: button.firstElementChild.alt }));
-});
+for (const button of element.querySelectorAll("button")) {
+  button.addEventListener("click", async () => {
+    const { file } = button.dataset;
+    const blob = await (await fetch(repaint.pictures.root() + "page/" + file)).blob();
+    repaint.photos.photo.give(new File([blob], file, { type: blob.type }));
+  });
+}

@@ -1,0 +1,393 @@
+// What leads to what on the page: a choice to a preview, a rest to the full size, a lost connection
+// to another try. The components register themselves; their looks are their own business.
+repaint.director = (() => {
+  const LIVE = 120; // milliseconds that a slider rests before its preview is asked for
+  const QUIET = 1200; // and the visitor, before the full size follows a preview
+  const PATIENT = 60; // seconds: a full size that takes longer is painted on Paint it alone
+  const HISTORY = 12;
+  const SETTINGS = "repaint-settings";
+  const PENDING = "repaint-pending";
+  const OWN = "/painting";
+  const LABELS = { one: "Paint it", many: "Paint them all", video: "Paint the clip" };
+
+  let mode = "one";
+  let names = []; // of the settings, as values are in order
+  let values = []; // what is chosen now
+  let defaults = [];
+  let applying = null; // what is being applied, so that nothing is painted for its sake
+  let wish = 0; // the number of the newest wish; what answers an older one is not shown
+  let wished = ""; // the settings that it was made with
+  let running = null; // of the wish under way: its kind and whether it was asked for by hand
+  let later; // what happens after a rest
+  let touched = 0;
+  let history = [];
+  let seconds = {}; // that full sizes take, by the size chosen
+  let began = false;
+
+  const setting = (name) => values[names.indexOf(name)];
+  const photo = () => repaint.photos?.photo;
+  const size = () => Number(setting("size") ?? 1024);
+  const page = () => document.body; // which is not there yet when this is read
+
+  function say(text, sorry = false) { repaint.desk?.say(text, sorry); }
+
+  function rest() {
+    running = null;
+    localStorage.removeItem(PENDING);
+    page().classList.remove("busy");
+    page().dataset.state = "idle";
+    repaint.desk.busy(false);
+    repaint.stage.progress(null);
+    if (painted()) repaint.stage.fresh();
+    measured();
+  }
+
+  function work(kind) {
+    page().classList.add("busy");
+    page().dataset.state = "busy";
+    repaint.desk.busy(true);
+    if (kind !== "preview") repaint.stage.progress(true);
+  }
+
+  // What the visitor has chosen, in words, for the settings' names.
+  function styleName() {
+    return document.querySelector("#styles input:checked")?.dataset.title ?? "";
+  }
+
+  const missing = (name, chosenName) => setting(chosenName) === OWN && !repaint.photos[name]?.there;
+
+  // Whether all that it takes is chosen, and on the server; says what is missing.
+  async function ready(kind) {
+    for (const [name, chosenName] of [["painting", "style"], ["second_painting", "second"]]) {
+      if (missing(name, chosenName)) {
+        if (kind !== "preview") {
+          repaint.photos[name].complain("Choose a painting first.");
+          document.querySelector(`#${name.replace("_", "-")}`)?.scrollIntoView({ block: "center", behavior: "smooth" });
+        }
+        return false;
+      }
+      if (setting(chosenName) === OWN && !(await repaint.photos[name].ready(1024))) return false;
+    }
+    if (mode !== "one") return true;
+    if (!photo().there) {
+      if (kind === "preview") return true; // the example's
+      photo().complain("Choose a photo first.");
+      document.querySelector("#photo")?.scrollIntoView({ block: "center", behavior: "smooth" });
+      return false;
+    }
+    return photo().ready(kind === "preview" ? 512 : size());
+  }
+
+  async function want(kind, byHand = false) {
+    clearTimeout(later);
+    const mine = ++wish;
+    wished = JSON.stringify(values);
+    page().dataset.wish = mine;
+    const example = kind === "preview" && !photo().there;
+    if (!example && repaint.stage.shown?.values !== JSON.stringify(values)) repaint.stage.stale("Not painted yet");
+    // Else who clicks as the new picture appears would get the one before.
+    if (byHand) repaint.result.hide();
+    running = { kind, byHand };
+    if (kind === "paint") {
+      localStorage.setItem(PENDING, kind);
+      const box = repaint.stage.element.getBoundingClientRect();
+      if (byHand && (box.top < 0 || box.bottom > innerHeight - 80))
+        repaint.stage.element.scrollIntoView({ block: "start", behavior: "smooth" });
+    }
+    work(kind);
+    const is = await ready(kind);
+    if (mine !== wish) return;
+    if (!is) { rest(); return; }
+    repaint.channels[kind]({ wish: mine });
+  }
+
+  const painted = () => repaint.stage.shown?.kind === "painted" && repaint.stage.shown.values === JSON.stringify(values);
+
+  // The full size follows when nobody touches anything.
+  function follow() {
+    clearTimeout(later);
+    const mine = wish;
+    const look = () => {
+      if (mine !== wish || mode !== "one" || !photo().there) return;
+      const quiet = Date.now() - touched;
+      if (quiet < QUIET) later = setTimeout(look, QUIET - quiet + 20);
+      else if (!document.hidden) want("paint");
+    };
+    later = setTimeout(look, QUIET);
+  }
+
+  async function remember(one) {
+    const [before, after] = await Promise.all(
+      [one.before, one.after].map(async (url) => (await fetch(repaint.pictures.address(url))).blob()));
+    const { id, label, name, facts, png, jpg } = one;
+    history = [{ id, before, after, name: label, file: name, facts, png, jpg, values: JSON.parse(one.values) }, ...history.filter((old) => old.id !== id)].slice(0, HISTORY);
+    repaint.result.history(history, back);
+    await repaint.store.set("history", history);
+  }
+
+  function back(one) {
+    ++wish;
+    clearTimeout(later);
+    rest();
+    if (one.values) apply(one.values);
+    present(one);
+  }
+
+  function present(one) {
+    repaint.stage.show({
+      id: one.id, kind: "painted", label: one.name, name: one.file, facts: one.facts,
+      before: URL.createObjectURL(one.before), after: URL.createObjectURL(one.after),
+      png: one.png, jpg: one.jpg, values: JSON.stringify(one.values),
+    });
+    // After an hour the server has the files no longer: what is kept here can still be had.
+    if (one.png) fetch(repaint.pictures.address(one.png), { method: "HEAD" }).then((answer) => {
+      if (!answer.ok && repaint.stage.shown?.id === one.id)
+        repaint.result.files({ jpg: URL.createObjectURL(one.after), name: one.file });
+    }).catch(() => {});
+  }
+
+  async function show(kind, answer) {
+    const own = photo().there;
+    const label = answer.label || styleName();
+    const chip = !own ? `An example, painted in the style ${label}` : answer.kind === "preview" ? "Preview" : "";
+    seconds[`${size()}`] = answer.full_seconds;
+    const one = {
+      id: Date.now(), kind: own ? answer.kind : "example", label, name: answer.name, chip, facts: answer.facts,
+      before: answer.before, after: answer.after, values: wished,
+    };
+    page().dataset.shown = answer.wish;
+    const drawn = repaint.stage.show(one);
+    rest();
+    await drawn;
+    repaint.stage.speak(own ? (answer.kind === "preview" ? `Preview in the style ${label}.` : `Done: your photo is painted in the style ${label}.`) : "");
+    if (answer.wish !== wish || !own) return;
+    if (answer.kind === "painted") repaint.channels.files({ wish: answer.wish });
+    else if (answer.full_seconds <= PATIENT) follow();
+  }
+
+  async function sendAgain(kind) {
+    const pictures = Object.values(repaint.photos).filter((one) => one.there);
+    const mine = wish;
+    const there = await Promise.all(pictures.map((one) => one.again()));
+    if (mine === wish && there.every(Boolean)) want(kind, true);
+    else if (mine === wish) rest();
+  }
+
+  const hearing = {
+    preview: (answer) => hearing.paint(answer, "preview"),
+    paint(answer, kind = "paint") {
+      if (answer.wish !== wish || !answer.kind) return;
+      if (answer.kind === "waiting" || answer.kind === "painting") {
+        repaint.stage.progress(answer.kind === "painting" ? answer.done : true);
+        repaint.desk.about(answer.text);
+      } else if (answer.kind === "painted" || answer.kind === "preview") {
+        show(kind, answer);
+      } else if (answer.kind === "gone" && !running?.again) {
+        running = { ...running, again: true };
+        sendAgain(kind);
+      } else {
+        rest();
+        if (answer.text) say(answer.text, answer.kind === "sorry");
+      }
+    },
+    files(answer) {
+      const one = repaint.stage.shown;
+      if (!answer.png || !one || String(answer.wish) !== page().dataset.shown) return;
+      Object.assign(one, { png: answer.png, jpg: answer.jpg });
+      repaint.result.files(one);
+      remember(one);
+      if (document.querySelector("#result .facts[open]")) about();
+    },
+    looked: (answer) => answer.path && photo().looked(answer),
+    about(answer) {
+      const one = repaint.stage.shown;
+      if (one && answer.facts && String(answer.wish) === String(one.id)) repaint.result.facts({ ...one.facts, ...answer.facts });
+    },
+    every(answer) {
+      for (const [style, url] of Object.entries(answer.pictures ?? {}))
+        for (const input of document.querySelectorAll("#styles input"))
+          if (input.value === style) input.nextElementSibling.src = repaint.pictures.address(url);
+      if (answer.kind && answer.kind !== "painting") {
+        page().classList.remove("everything");
+        rest();
+        if (answer.text) say(answer.text, answer.kind === "sorry");
+      }
+    },
+    batch: (answer) => repaint.batch.heard(answer),
+    video: (answer) => repaint.video.heard(answer),
+  };
+
+  // Settings by their names, those that are known here.
+  function known(given) {
+    return names.map((name, index) => {
+      const value = given?.[name];
+      if (value === undefined || value === null) return given && name in given && defaults[index] === null ? null : defaults[index];
+      if (name === "style" && ![...document.querySelectorAll("#styles input")].some((input) => input.value === value)) return defaults[index];
+      return typeof value === typeof defaults[index] || defaults[index] === null ? value : defaults[index];
+    });
+  }
+
+  function apply(wanted) {
+    applying = wanted;
+    repaint.channels.apply();
+  }
+
+  const byName = () => Object.fromEntries(names.map((name, index) => [name, values[index]]));
+
+  // What of a link says how to paint; it is never sent to a server.
+  function linked() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    if (!given.has("style")) return null;
+    return Object.fromEntries([...given].map(([name, text]) => {
+      const is = defaults[names.indexOf(name)];
+      return [name, typeof is === "number" ? Number(text) : typeof is === "boolean" ? text === "true" : /^\d+$/.test(text) ? Number(text) : text];
+    }));
+  }
+
+  function measured() {
+    if (mode !== "one" || !photo()?.there || running) {
+      if (!running) repaint.desk?.about(mode === "one" && !photo()?.there ? "Choose a photo, then tap a style." : "");
+      return;
+    }
+    let [width, height] = photo().size;
+    if (!width) return;
+    const most = Math.max(width, height);
+    if (size() && most > size()) [width, height] = [width, height].map((side) => Math.round((side * size()) / most));
+    const cm = (side) => ((side / 300) * 2.54).toFixed(1);
+    const inch = (side) => (side / 300).toFixed(1);
+    const took = seconds[`${size()}`];
+    const wait = took > 1.5 ? ` · about ${took < 90 ? `${Math.round(took)} s` : `${Math.round(took / 60)} min`}` : "";
+    repaint.desk.about(`${width} × ${height} px · ${cm(width)} × ${cm(height)} cm (${inch(width)} × ${inch(height)} in)${wait}`);
+  }
+
+  async function restore() {
+    const given = linked();
+    let wanted = given;
+    if (!wanted) {
+      try { wanted = JSON.parse(localStorage.getItem(SETTINGS)); } catch { /* what is no setting is none */ }
+    }
+    if (wanted) apply(known(wanted));
+    const pending = localStorage.getItem(PENDING);
+    history = ((await repaint.store.get("history")) ?? []).filter((one) => one.after instanceof Blob);
+    repaint.result.history(history, back);
+    for (const name of ["painting", "second_painting"]) await repaint.photos[name]?.restore();
+    const last = history[0];
+    const restored = photo().there ? false : await photo().restore();
+    if (restored && last && !pending && wish === 0) present(last);
+    if (restored && pending) want(pending, true);
+    began = true;
+    page().dataset.ready = "yes";
+  }
+
+  for (const kind of ["pointerdown", "keydown", "input"]) addEventListener(kind, () => { touched = Date.now(); }, true);
+
+  // A picture pasted or dropped anywhere on the page becomes the photo.
+  const pictured = (files) => [...(files ?? [])].find((file) => file.type.startsWith("image/"));
+  document.addEventListener("paste", (event) => {
+    const file = pictured(event.clipboardData?.files);
+    if (file) photo().give(file);
+  });
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    const file = mode === "one" && pictured(event.dataTransfer?.files);
+    if (file) photo().give(file);
+  });
+
+  // Whatever was under way has ended without an answer: the line was full, or the connection cut.
+  function failed() {
+    if (running) rest();
+  }
+
+  return {
+    OWN,
+    size,
+    say,
+    measured,
+    failed,
+    get values() { return byName(); },
+    begin(given, keys) {
+      [names, values, defaults] = [keys, given, given];
+      page().dataset.mode = mode;
+      restore();
+    },
+    // The settings, whenever one of them changed.
+    chosen(given) {
+      const before = values;
+      values = given;
+      localStorage.setItem(SETTINGS, JSON.stringify(byName()));
+      page().classList.toggle("own", setting("style") === OWN);
+      page().classList.toggle("second", Boolean(setting("second")));
+      page().classList.toggle("second-own", setting("second") === OWN);
+      document.querySelector("#styles .chosen")?.replaceChildren(styleName());
+      measured();
+      if (applying) {
+        if (JSON.stringify(applying) === JSON.stringify(given)) applying = null;
+        return;
+      }
+      if (JSON.stringify(before) === JSON.stringify(given) || mode !== "one") return;
+      clearTimeout(later);
+      const styled = before[names.indexOf("style")] !== setting("style");
+      if (painted()) { ++wish; rest(); return; }
+      repaint.stage.stale("Not painted yet");
+      later = setTimeout(() => want("preview"), styled ? 0 : LIVE);
+    },
+    // A picture was chosen (there: it is on the server), or taken away.
+    pictured(what, there, quietly = false) {
+      if (what === "photo") {
+        if (photo().there && photo().url && !there) repaint.stage.photo(photo().url);
+        if (!photo().there) { ++wish; rest(); }
+        page().classList.toggle("photo", photo().there);
+        if (!quietly) seconds = {};
+      }
+      measured();
+      if (there && !quietly && mode === "one" && !localStorage.getItem(PENDING)) want("preview");
+    },
+    applied() { return applying ?? values; },
+    apply,
+    paint() {
+      if (mode === "one") want("paint", true);
+      else repaint[mode === "many" ? "batch" : "video"].begin();
+    },
+    async ready() { return ready("paint"); },
+    stop() {
+      repaint.channels.stop();
+      // What is finished of many comes still; of one there is nothing to wait for.
+      if (mode === "one") { ++wish; rest(); say("Stopped."); page().classList.remove("everything"); }
+    },
+    every() {
+      if (page().classList.contains("everything")) return;
+      page().classList.add("everything");
+      work("preview");
+      photo().ready(512).then(() => repaint.channels.every({}));
+    },
+    about() {
+      const one = repaint.stage.shown;
+      if (one?.png) repaint.channels.about({ wish: one.id, picture: { path: one.png }, style: setting("style") });
+    },
+    // A result becomes the photo.
+    async over(one) {
+      const preview = await (await fetch(repaint.pictures.address(one.after))).blob();
+      const image = await createImageBitmap(preview);
+      photo().use({ path: one.png, name: `${one.name}.png`, preview, width: image.width, height: image.height, source: null });
+      scrollTo({ top: 0, behavior: "smooth" });
+    },
+    reset() { apply(defaults); setTimeout(() => want("preview"), 200); },
+    link() {
+      const changed = names.map((name, index) => [name, values[index], defaults[index]])
+        .filter(([name, value, usual]) => name === "style" || value !== usual)
+        .filter(([, value]) => value !== null && value !== OWN);
+      const address = new URL(location.href);
+      address.hash = new URLSearchParams(changed.map(([name, value]) => [name, String(value)]));
+      return address.href;
+    },
+    mode(name) {
+      mode = name;
+      page().dataset.mode = name;
+      repaint.desk.label(LABELS[name]);
+      measured();
+    },
+    working(is) { if (is) work("many"); else rest(); },
+    heard(name, answer) { hearing[name]?.(answer); },
+  };
+})();

@@ -1,0 +1,41 @@
+"""What the paintings show that the built-in styles were learned from.
+
+The data that the shipped weights were trained on names their files and painters, not their titles:
+so it is told what one sees. The checkpoint's record says which file each code is of.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_SHOW = {
+    "cezanne_0123": "flowers in a blue vase",
+    "cezanne_0059": "a house behind trees",
+    "cezanne_0055": "a rest under a tree",
+    "cezanne_0012": "a man in a cap",
+    "monet_0071": "poppies under clouds",
+    "monet_0143": "a meadow with poplars",
+    "monet_0119": "a road at dusk",
+    "monet_0103": "a village in snow",
+    "ukiyoe_0231": "a man with a barrel",
+    "ukiyoe_0193": "a temple by a lake",
+    "ukiyoe_0334": "an actor and a drum",
+    "ukiyoe_0141": "travelers under pines",
+    "vangogh_0358": "harvest on a plain",
+    "vangogh_0179": "cottages in the sun",
+    "vangogh_0320": "a garden in summer",
+    "vangogh_0217": "a reaper among sheaves",
+}
+
+
+def shown_by(record: Mapping[str, Any]) -> dict[str, str]:
+    """What each code's painting shows, by the code's name ("monet:2"); nothing of unknown ones."""
+    codes = record.get("codes")
+    found: dict[str, str] = {}
+    for style, about in codes.items() if isinstance(codes, Mapping) else ():
+        files = about.get("from", ()) if isinstance(about, Mapping) else ()
+        for number, file in enumerate(files, 1):
+            shows = _SHOW.get(Path(str(file)).stem)
+            if shows:
+                found[style if number == 1 else f"{style}:{number}"] = shows
+    return found
