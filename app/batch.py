@@ -20,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, Generic, Protocol, TypeVar
 
 from app import images
 from app.images import Picture
@@ -29,12 +30,16 @@ from app.memory import is_out_of_memory
 MANIFEST = ".repaint.jsonl"  # in the output folder; hidden, so that no glob takes it for a result
 
 
+# A path on this machine, or how a store calls what it holds.
+Place = TypeVar("Place", Path, str)
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(Generic[Place]):
     """One photo to paint and the file to write it to."""
 
-    input: Path
-    output: Path
+    input: Place
+    output: Place
     format: str
 
 
@@ -159,6 +164,66 @@ class Manifest:
         return output.relative_to(self.folder).as_posix()
 
 
+class Store(Protocol):
+    """Where a batch's photos come from and its results go to.
+
+    Each method raises images.ImageError or OSError where it can't do its work, for this job alone.
+    """
+
+    def photo(self, job: Job) -> Path | BinaryIO:
+        """What ``images.load`` reads."""
+
+    def digest_of_photo(self, job: Job) -> str:
+        """SHA-256 of the photo's file, in hexadecimal."""
+
+    def has_result(self, job: Job) -> bool:
+        """Whether something is in the result's place."""
+
+    def result(self, job: Job) -> Path | BinaryIO:
+        """What is there, for ``images.load``."""
+
+    def key_of_result(self, job: Job) -> str | None:
+        """The key that it was made with; None for a file of another origin."""
+
+    def save(self, picture: Picture, job: Job, key: str) -> tuple[str, ...]:
+        """Writes a result, whole or not at all; notes on what its format could not keep."""
+
+
+class Files:
+    """Photos and results on this machine's disks.
+
+    Args:
+        folder: that all results lie in; the manifest is there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.manifest = Manifest(folder)
+
+    def photo(self, job: Job) -> Path:
+        return job.input
+
+    def digest_of_photo(self, job: Job) -> str:
+        return digest(job.input)
+
+    def has_result(self, job: Job) -> bool:
+        return job.output.exists()
+
+    def result(self, job: Job) -> Path:
+        return job.output
+
+    def key_of_result(self, job: Job) -> str | None:
+        return self.manifest.key_of(job.output)
+
+    def save(self, picture: Picture, job: Job, key: str) -> tuple[str, ...]:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        return images.save(
+            picture,
+            job.output,
+            job.format,
+            placing=lambda file: self.manifest.note(job.output, file, key),
+        )
+
+
 @dataclass
 class _Photo:
     """A photo on its way: read, or with the outcome that ended it before."""
@@ -182,18 +247,25 @@ def run(
         stopped: asked before each painting; where it says so, what is painted is still written
             and the rest is left.
     """
-    manifest = Manifest(folder)
+    files = Files(folder)
     if work.resume:
-        manifest.read()
+        files.manifest.read()
         images.remove_leftovers({job.output.parent for job in jobs})
+    yield from run_in(files, jobs, work, stopped)
+
+
+def run_in(
+    store: Store, jobs: Sequence[Job], work: Work, stopped: Callable[[], object] = lambda: False
+) -> Generator[Outcome, None, None]:
+    """As :func:`run`, with photos and results wherever they are."""
     readers = ThreadPoolExecutor(work.jobs, "read")
     painters = ThreadPoolExecutor(work.painters, "paint")
     writers = ThreadPoolExecutor(work.jobs, "write")
     try:
-        photos = _read_ahead(jobs, lambda job: _read(job, work, manifest), readers, work.jobs)
+        photos = _read_ahead(jobs, lambda job: _read(job, work, store), readers, work.jobs)
         pending: deque[Future[Outcome]] = deque()
         for photo, painted in _side_by_side(photos, work, painters, stopped):
-            pending.append(writers.submit(_write, photo, painted, manifest))
+            pending.append(writers.submit(_write, photo, painted, store))
             # With as many results waiting as can be written at once, painting waits, too: the
             # memory that a batch needs does not grow with its length.
             yield from _finished(pending, at_most=work.jobs)
@@ -266,43 +338,46 @@ def _finished(pending: deque[Future[Outcome]], at_most: int) -> Iterator[Outcome
         yield pending.popleft().result()
 
 
-def _read(job: Job, work: Work, manifest: Manifest) -> _Photo:
+def _read(job: Job, work: Work, store: Store) -> _Photo:
     started = time.perf_counter()
     photo = _Photo(job)
     try:
-        if job.output.exists():
-            photo.outcome = _existing(job, work, manifest)
+        if store.has_result(job):
+            photo.outcome = _existing(job, work, store)
         if photo.outcome is None:
-            picture = images.load(job.input, work.max_pixels, max_size=work.max_size)
+            picture = images.load(store.photo(job), work.max_pixels, max_size=work.max_size)
             if work.max_size is not None:
                 picture = images.resize(picture, work.max_size)
             photo.picture = images.strip(picture) if work.strip else picture
-            photo.key = _key(job, work)
+            photo.key = _key(job, work, store)
     except Exception as error:
         photo.outcome = _failure(photo, error)
     photo.seconds = time.perf_counter() - started
     return photo
 
 
-def _existing(job: Job, work: Work, manifest: Manifest) -> Outcome | None:
+def _existing(job: Job, work: Work, store: Store) -> Outcome | None:
     """The outcome of a photo whose output is there; None where it is to be painted all the same."""
     reason = f"{job.output} exists already (--overwrite replaces it)"
     if work.resume:
-        key = manifest.key_of(job.output)
+        key = store.key_of_result(job)
         if key is not None:
             # Ours: whole and current, or of other settings or an older photo.
-            if not (job.input.is_file() and key == _key(job, work)):
-                return None
+            try:
+                if key != _key(job, work, store):
+                    return None
+            except (OSError, images.ImageError):
+                return None  # what is wrong with the photo is told by whoever reads it
             return Outcome(str(job.input), str(job.output), "skipped", _ALREADY_DONE)
         reason = f"{job.output} is not as Repaint left it (--overwrite replaces it)"
-    if work.overwrite or (work.resume and not _is_whole(job.output)):
+    if work.overwrite or (work.resume and not _is_whole(store.result(job))):
         return None
     return Outcome(str(job.input), str(job.output), "skipped", images.one_line(reason))
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(result: Path | BinaryIO) -> bool:
     try:
-        images.load(path)
+        images.load(result)
     except images.TooLargeError:
         return True
     except images.ImageError:
@@ -310,10 +385,10 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _key(job: Job, work: Work) -> str:
+def _key(job: Job, work: Work, store: Store) -> str:
     """One word for a photo's bytes and everything else that decides its result."""
     settings = json.dumps(work.settings, sort_keys=True)
-    return _digest_of([digest(job.input).encode(), settings.encode()])
+    return _digest_of([store.digest_of_photo(job).encode(), settings.encode()])
 
 
 def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture | None]]:
@@ -340,20 +415,14 @@ def _painted(group: list[_Photo], work: Work) -> Iterator[tuple[_Photo, Picture 
         yield photo, picture
 
 
-def _write(photo: _Photo, painted: Picture | None, manifest: Manifest) -> Outcome:
+def _write(photo: _Photo, painted: Picture | None, store: Store) -> Outcome:
     if painted is None:
         assert photo.outcome is not None, "what was not painted has an outcome already"
         return photo.outcome
     job = photo.job
     started = time.perf_counter()
     try:
-        job.output.parent.mkdir(parents=True, exist_ok=True)
-        lost = images.save(
-            painted,
-            job.output,
-            job.format,
-            placing=lambda file: manifest.note(job.output, file, photo.key),
-        )
+        lost = store.save(painted, job, photo.key)
     except Exception as error:
         return _failure(photo, error)
     return Outcome(

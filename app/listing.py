@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from app import images, listed_names
 from app.batch import Job
@@ -75,10 +75,10 @@ def plan(
     found: dict[str, tuple[Path, Path]] = {}
     notes: dict[str, None] = {}
     for name in arguments:
-        for path, subfolder in _pictures_named(name, out, recursive, notes):
+        for path, subfolder in pictures_named(name, out, recursive, notes):
             found.setdefault(_photo(path), (path, subfolder))
     for name in listed:
-        for path, subfolder in _pictures_named(name, out, recursive, notes):
+        for path, subfolder in pictures_named(name, out, recursive, notes):
             if recursive and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 subfolder = path.parent
             found.setdefault(_photo(path), (path, subfolder))
@@ -89,7 +89,7 @@ def plan(
         [
             Job(path, out / subfolder / f"{path.stem}.{chosen}", chosen)
             for path, subfolder in found.values()
-            for chosen in [format or _own_format(path)]
+            for chosen in [format or own_format(path)]
         ]
     )
     writers: dict[str, Path] = {}
@@ -128,7 +128,7 @@ def _told_apart(jobs: Sequence[Job]) -> list[Job]:
             longest = max(2 * len(jobs[index].input.absolute().parts) for index in group)
             for length in range(1 + min(lengths[index] for index in group), longest):
                 longer = {i: max(length, lengths[i]) for i in group}
-                names = {i: _result_name(jobs[i], longer[i]) for i in group}
+                names = {i: result_name(jobs[i].input, jobs[i].format, longer[i]) for i in group}
                 if len(set(names.values())) == len(group):
                     break
             else:
@@ -141,12 +141,13 @@ def _told_apart(jobs: Sequence[Job]) -> list[Job]:
             return jobs
 
 
-def _result_name(job: Job, length: int) -> str:
+def result_name(photo: PurePath, format: str, length: int) -> str:
     """a.png, then a.jpg.png, then album-a.png, album-a.jpg.png, summer-album-a.png, and so on."""
     folders, suffixed = divmod(length, 2)
-    parents = [part.strip("/\\:") for part in job.input.absolute().parent.parts]
+    absolute = photo.absolute() if isinstance(photo, Path) else photo
+    parents = [part.strip("/\\:") for part in absolute.parent.parts]
     parts = parents[len(parents) - folders :] if folders else []
-    return "-".join([*parts, job.input.name if suffixed else job.input.stem]) + f".{job.format}"
+    return "-".join([*parts, photo.name if suffixed else photo.stem]) + f".{format}"
 
 
 def _photo(path: Path) -> str:
@@ -159,7 +160,7 @@ def _place(path: Path) -> str:
     return os.path.normcase(os.path.realpath(path))
 
 
-def _own_format(path: Path) -> str:
+def own_format(path: PurePath) -> str:
     """The format that the photo's suffix names, png where results cannot be saved in that."""
     try:
         return images.output_format(path.suffix)
@@ -167,7 +168,7 @@ def _own_format(path: Path) -> str:
         return "png"
 
 
-def _pictures_named(
+def pictures_named(
     argument: str, out: Path, recursive: bool, notes: dict[str, None]
 ) -> list[tuple[Path, Path]]:
     """The files that one argument names, each with the subfolder of the output it belongs in.

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, asdict
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,8 @@ def _main(argv: Sequence[str] | None) -> int:
         progress = tqdm(total=len(jobs), unit="picture", disable=None, dynamic_ncols=True)
         try:
             for outcome in outcomes:
-                counts[_counted_as(outcome)] += 1
-                _report(outcome, args.json)
+                counts[counted_as(outcome)] += 1
+                report(outcome, args.json)
                 progress.update()
         except KeyboardInterrupt:
             # The second Ctrl-C: what is being written is left to the threads that write it.
@@ -100,10 +100,10 @@ def _main(argv: Sequence[str] | None) -> int:
     left = len(jobs) - counts.total()
     if stop() and left:
         go_on = "the same command with --resume does the rest"
-        print(f"interrupted: {_summary(counts)}, {left} left; {go_on}", file=sys.stderr)
+        print(f"interrupted: {summary(counts)}, {left} left; {go_on}", file=sys.stderr)
         return stop.exit_code
     seconds = time.perf_counter() - started
-    print(f"{_summary(counts)} in {seconds:.1f} s; see {args.out}", file=sys.stderr)
+    print(f"{summary(counts)} in {seconds:.1f} s; see {args.out}", file=sys.stderr)
     return 1 if counts["failed"] else 0
 
 
@@ -135,7 +135,7 @@ class _Painters:
 
 def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     """What the options ask to do to every photo."""
-    style, look = _style(args, painter), look_of(args)
+    style, look = given_style(args, painter), look_of(args)
     on_gpu = painter.device.type != "cpu"
     painters = _Painters(painter, 1 if on_gpu else args.jobs or 1)
     abandoned = threading.Event()
@@ -145,18 +145,13 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
             raise _AbandonedError
 
     def paint(pictures: Sequence[images.Picture]) -> list[images.Picture]:
-        painter = painters.mine()
-        # Beyond its limit the painter cuts tiles, and each of them fills the device alone.
-        whole = pictures[0].width * pictures[0].height <= painter.limits.whole
-        if len(pictures) > 1 and whole and isinstance(style, models.StyleCode):
-            return painter.paint_together(pictures, style, look)
-        how = {"tile": args.tile, "progress": check if painters.count > 1 else None}
-        return [painter.paint(picture, style, look, **how) for picture in pictures]
+        progress = check if painters.count > 1 else None
+        return paint_alike(painters.mine(), pictures, style, look, args.tile, progress)
 
     together = args.batch or (TOGETHER_ON_A_GPU if on_gpu else 1)
     return batch.Work(
         paint,
-        _settings(args),
+        settings_of(args),
         max_pixels=args.max_pixels,
         max_size=args.max_size,
         strip=args.strip,
@@ -170,7 +165,25 @@ def _work(args: argparse.Namespace, painter: Painter) -> batch.Work:
     )
 
 
-def _style(args: argparse.Namespace, painter: Painter) -> models.StyleCode | list[Region]:
+def paint_alike(
+    painter: Painter,
+    pictures: Sequence[images.Picture],
+    style: models.StyleCode | list[Region],
+    look: Look,
+    tile: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> list[images.Picture]:
+    """Pictures of one size, painted together where that is possible; see ``Painter.paint``."""
+    # Beyond its limit the painter cuts tiles, and each of them fills the device alone.
+    whole = pictures[0].width * pictures[0].height <= painter.limits.whole
+    if len(pictures) > 1 and whole and isinstance(style, models.StyleCode):
+        return painter.paint_together(pictures, style, look)
+    return [
+        painter.paint(picture, style, look, tile=tile, progress=progress) for picture in pictures
+    ]
+
+
+def given_style(args: argparse.Namespace, painter: Painter) -> models.StyleCode | list[Region]:
     """The code that --style and --blend make, or the regions that --style and --mask do."""
     if not args.mask:
         return style_of(args.style, args.blend, painter)
@@ -209,7 +222,7 @@ def _mask(path: str, args: argparse.Namespace) -> np.ndarray:
     return images.gray(images.load(path, args.max_pixels))
 
 
-def _settings(args: argparse.Namespace) -> dict[str, object]:
+def settings_of(args: argparse.Namespace) -> dict[str, object]:
     """All that decides a result but the photo: a change of any makes another result."""
     return {
         "checkpoint": batch.digest(args.checkpoint),
@@ -236,11 +249,13 @@ def _make_folder(folder: Path) -> None:
         raise CommandError(f"--out {folder}: cannot be written to: {reason}") from error
 
 
-def _counted_as(outcome: Outcome) -> str:
+def counted_as(outcome: Outcome) -> str:
+    """The word that an outcome goes by when a command sums up."""
     return "done before" if outcome.already_done else outcome.status
 
 
-def _report(outcome: Outcome, as_json: bool) -> None:
+def report(outcome: Outcome, as_json: bool) -> None:
+    """What a command says of one picture: a line a note and a failure, and JSON if asked for."""
     name = images.one_line(outcome.input)
     lines = [f"{name}: {note}" for note in outcome.notes]
     # After --resume a line for each of the thousands that were done would bury the others.
@@ -254,7 +269,8 @@ def _report(outcome: Outcome, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _summary(counts: Counter) -> str:
+def summary(counts: Counter) -> str:
+    """How many pictures came to which end."""
     words = [f"{counts['done']} painted"]
     others = ("done before", "skipped", "failed")
     words += [f"{counts[other]} {other}" for other in others if counts[other]]
@@ -267,6 +283,24 @@ def _parser() -> argparse.ArgumentParser:
         description="Repaint photos in the style of a painting.",
         epilog="Exit codes: 0 all done, 1 some pictures failed, 2 the command line is wrong.",
     )
+    add_batch_options(parser, out=_folder)
+    parser.add_argument(
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="photos read, and pictures painted and written, at the same time (default: 1). On a "
+        "CPU each has its share of the cores and its own memory; 0.4 GB a megapixel is usual. A "
+        f"GPU paints by itself, and would else wait for the rest: up to {JOBS_ON_A_GPU} there",
+    )
+    return parser
+
+
+def add_batch_options(parser: argparse.ArgumentParser, out: Callable[[str], object]) -> None:
+    """All options of a batch, wherever it runs.
+
+    Args:
+        out: reads what --out names.
+    """
     parser.add_argument(
         "photos", nargs="*", metavar="PHOTO|FOLDER|GLOB", help="photos, folders of photos, globs"
     )
@@ -278,7 +312,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_style_options(parser)
     parser.add_argument(
-        "--out", required=True, type=_folder, metavar="FOLDER", help="where the results are written"
+        "--out", required=True, type=out, metavar="FOLDER", help="where the results are written"
     )
     parser.add_argument(
         "--mask",
@@ -323,14 +357,6 @@ def _parser() -> argparse.ArgumentParser:
         help="read subfolders and linked folders, too, each once, and mirror them in --out",
     )
     parser.add_argument(
-        "--jobs",
-        type=positive,
-        metavar="N",
-        help="photos read, and pictures painted and written, at the same time (default: 1). On a "
-        "CPU each has its share of the cores and its own memory; 0.4 GB a megapixel is usual. A "
-        f"GPU paints by itself, and would else wait for the rest: up to {JOBS_ON_A_GPU} there",
-    )
-    parser.add_argument(
         "--batch",
         type=positive,
         metavar="N",
@@ -340,7 +366,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object a picture on stdout"
     )
-    return parser
 
 
 def add_style_options(parser: argparse.ArgumentParser) -> None:
