@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 ONNX   := $(VENV)/npm/node_modules/onnxruntime-web
 
-.PHONY: demo test lint train-deps site-deps site site-serve clean
+.PHONY: demo test lint train-deps cluster-deps site-deps site site-serve clean
 .DELETE_ON_ERROR:
 
 # Open the web demo on http://127.0.0.1:7860. Options: make demo ARGS="--port 8000"
@@ -44,6 +44,9 @@ try-npm: | $(PY)
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory $(STAMPS)/npm || \
 	  echo "no onnxruntime-web: the tests of the static page in a browser are skipped"
 
+# Ray, for app.cluster and app.serve.
+cluster-deps: $(STAMPS)/run $(STAMPS)/cluster
+
 # The caches alone: weights, results and .venv stay.
 clean:
 	rm -rf .pytest_cache .ruff_cache .hypothesis .gradio build dist *.egg-info
@@ -77,3 +80,7 @@ $(STAMPS)/npm: app/site/package.json | $(PY)
 	@mkdir -p $(VENV)/npm $(@D) && cp app/site/package.json $(VENV)/npm/
 	npm install --prefix $(VENV)/npm --no-package-lock --no-audit --no-fund --silent
 	@touch $@
+
+$(STAMPS)/cluster: requirements-cluster.txt $(STAMPS)/run
+	$(PIP) -r requirements-cluster.txt
+	@mkdir -p $(@D) && touch $@

@@ -1,0 +1,83 @@
+"""How Ray is found, started and reached: whatever can be wrong with that is said in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.listing import CommandError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MISSING = "Ray is not installed: `make cluster-deps` installs it (requirements-cluster.txt)"
+
+_REACHED_WITHIN = 5.0  # seconds for the cluster's machine to answer
+_STORE = 500 * 2**20  # bytes for what machines pass to one another: lists and outcomes, no pictures
+
+# A busy machine starts Ray's processes slowly, which is no reason to give up.
+_PATIENT = {
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_worker_register_timeout_seconds": "300",
+    # What is painted, and that anything is, is nobody else's business.
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def check_installed() -> None:
+    """Raises CommandError without Ray."""
+    if importlib.util.find_spec("ray") is None:
+        raise CommandError(MISSING)
+
+
+def check_address(address: str) -> None:
+    """Raises CommandError for an address that is none, or that nobody answers at."""
+    if address in ("auto", "local"):
+        return
+    named = re.fullmatch(r"\[?([\w.:-]+?)\]?:(\d{1,5})", address)
+    if named is None or not 1 <= int(named[2]) <= 65535:
+        raise CommandError(f"--address is auto, local or HOST:PORT, not {address}")
+    try:
+        socket.create_connection((named[1], int(named[2])), _REACHED_WITHIN).close()
+    except OSError as error:
+        why = error.strerror or str(error) or "no answer"
+        raise CommandError(f"--address {address}: no Ray cluster answers there: {why}") from None
+
+
+@contextmanager
+def connected(address: str, *, dashboard: bool = False) -> Iterator[Any]:
+    """Inside, Ray runs: one of this machine's own for "local", else the cluster's.
+
+    Gives the module. Raises CommandError where it can't be reached or started.
+    """
+    check_installed()
+    check_address(address)
+    for name, value in _PATIENT.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        given |= {"include_dashboard": dashboard, "object_store_memory": _STORE}
+    else:
+        # Other machines need not have this code, let alone the same.
+        modules = [str(ROOT / name) for name in ("app", "models", "wct")]
+        given |= {"runtime_env": {"py_modules": modules}}
+    try:
+        ray.init(address=address, **given)
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        raise CommandError(
+            f"--address {address}: Ray can't be reached or started: "
+            f"{text[0] if text else type(error).__name__}"
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -1,0 +1,234 @@
+"""Pictures on disks and in object stores, by their names: a path, or an address as s3://x/y.jpg."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from app import images
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
+
+_OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss")  # where a put is whole by itself
+
+# What stores call their errors, and what they mean to whoever gave the command.
+_MEANINGS = {
+    "NO_SUCH_BUCKET": "there is no such bucket",
+    "NO_SUCH_KEY": "no such file",
+    "ACCESS_DENIED": "permission denied, or no credentials",
+    "INVALID_ACCESS_KEY_ID": "the store doesn't know these credentials",
+    "SIGNATURE_DOES_NOT_MATCH": "the credentials are wrong",
+    "NETWORK_CONNECTION": "the store can't be reached",
+    "couldn't connect": "the store can't be reached",
+    "could not resolve host": "the store can't be reached: no such host",
+    "no credentials": "no credentials",
+    "path does not exist": "no such file",
+    "bucket does not exist": "there is no such bucket",
+}
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an object store's; all others are paths."""
+    return _SCHEME.match(name) is not None
+
+
+def join(folder: str, name: str) -> str:
+    """A name in a folder; an address keeps its options (``?endpoint_override=...``)."""
+    base, mark, options = folder.partition("?")
+    return f"{base.rstrip('/')}/{name}{mark}{options}"
+
+
+def path_of(address: str) -> PurePosixPath:
+    """What of an address names files and folders."""
+    return PurePosixPath("/" + _SCHEME.sub("", address.partition("?")[0], count=1))
+
+
+def reason(error: BaseException) -> str:
+    """Why a store didn't do what was asked of it, in a few words."""
+    text = str(error)
+    for sign, meaning in _MEANINGS.items():
+        if sign.lower() in text.lower():
+            return meaning
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return images.one_line(text or type(error).__name__)
+
+
+class StoreError(OSError):
+    """A store didn't do what was asked of it; the message names the address and the reason."""
+
+    def __init__(self, address: str, error: BaseException) -> None:
+        super().__init__(f"{images.one_line(address)}: {reason(error)}")
+
+
+@functools.lru_cache(64)
+def _filesystem(root: str, options: str) -> Any:
+    from pyarrow import fs
+
+    address = f"{root}?{options}" if options else root
+    scheme = root.partition("://")[0]
+    try:
+        filesystem, _ = fs.FileSystem.from_uri(address)
+    except Exception as error:
+        # What pyarrow doesn't know by itself, fsspec may.
+        if "unrecognized filesystem type" not in str(error).lower():
+            raise StoreError(address, error) from None
+        import fsspec
+
+        try:
+            filesystem = fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme)))
+        except (ImportError, ValueError) as problem:
+            raise StoreError(address, problem) from None
+    return filesystem
+
+
+def opened(address: str) -> tuple[Any, str]:
+    """The pyarrow file system of an address, and the path in it."""
+    base, _, options = address.partition("?")
+    scheme, _, path = base.partition("://")
+    root = path.partition("/")[0] or "/"  # a bucket; of file:// the disk's root
+    return _filesystem(f"{scheme}://{root}", options), path.rstrip("/")
+
+
+def read(address: str) -> bytes:
+    """A whole file. Raises StoreError."""
+    try:
+        filesystem, path = opened(address)
+        with filesystem.open_input_file(path) as file:
+            return file.read()
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(address, error) from None
+
+
+def write(address: str, data: bytes, kind: str = "application/octet-stream") -> None:
+    """A whole file or none. Raises StoreError.
+
+    An object appears when its stream is closed; in stores of other kinds the file is moved to its
+    place.
+    """
+    try:
+        filesystem, path = opened(address)
+        if address.partition("://")[0] in _OBJECTS:
+            metadata = {"Content-Type": kind}
+            _put(filesystem.open_output_stream(path, metadata=metadata, buffer_size=0), data)
+            return
+        folder = path.rpartition("/")[0]
+        filesystem.create_dir(folder, recursive=True)
+        part = f"{folder}/.repaint-{uuid.uuid4().hex}.part"
+        try:
+            _put(filesystem.open_output_stream(part, buffer_size=0), data)
+            filesystem.move(part, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                filesystem.delete_file(part)
+            raise
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(address, error) from None
+
+
+def _put(file: Any, data: bytes) -> None:
+    file.write(data)
+    # Not in a finally clause: what was written of it before an error must not appear.
+    file.close()
+
+
+def remove(address: str) -> None:
+    """Removes a file. Raises StoreError."""
+    try:
+        filesystem, path = opened(address)
+        filesystem.delete_file(path)
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(address, error) from None
+
+
+def kind(address: str) -> str:
+    """What an address names: "file", "folder" or "nothing". Raises StoreError."""
+    from pyarrow import fs
+
+    try:
+        filesystem, path = opened(address)
+        found = filesystem.get_file_info(path).type
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(address, error) from None
+    return {fs.FileType.File: "file", fs.FileType.Directory: "folder"}.get(found, "nothing")
+
+
+def files(address: str, recursive: bool) -> Iterator[str]:
+    """The addresses of a folder's files, sorted, a folder at a time; hidden ones left out.
+
+    Only one folder's names are in memory at a time. Raises StoreError.
+    """
+    from pyarrow import fs
+
+    _, _, options = address.partition("?")
+    scheme = address.partition("://")[0]
+    ending = f"?{options}" if options else ""
+    try:
+        filesystem, root = opened(address)
+        waiting = [root]
+        while waiting:
+            entries = filesystem.get_file_info(fs.FileSelector(waiting.pop(0)))
+            entries.sort(key=lambda entry: entry.path)
+            for entry in entries:
+                if entry.base_name.startswith("."):
+                    continue
+                if entry.type == fs.FileType.Directory:
+                    if recursive:
+                        waiting.append(entry.path)
+                else:
+                    yield f"{scheme}://{entry.path}{ending}"
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(address, error) from None
+
+
+def matches(pattern: str) -> Iterator[str]:
+    """The addresses that a glob (``*``, ``?``, ``[a-z]``, ``**``) matches. Raises StoreError."""
+    base, _, options = pattern.partition("?endpoint_override")
+    ending = f"?endpoint_override{options}" if options else ""
+    fixed = base.split("/")
+    first = next(i for i, part in enumerate(fixed) if any(sign in part for sign in "*?["))
+    root = "/".join(fixed[:first])
+    wanted = re.compile(_regular(base))
+    deep = first < len(fixed) - 1
+    for address in files(root + ending, recursive=deep):
+        if wanted.fullmatch(address.removesuffix(ending) if ending else address):
+            yield address
+
+
+def root_of(pattern: str) -> str:
+    """The folder that a glob's matches lie in."""
+    parts = pattern.split("/")
+    first = next(i for i, part in enumerate(parts) if any(sign in part for sign in "*?["))
+    return "/".join(parts[:first])
+
+
+def _regular(pattern: str) -> str:
+    out, i = "", 0
+    while i < len(pattern):
+        if pattern.startswith("**/", i):
+            out, i = out + "(?:[^/]+/)*", i + 3
+        elif pattern[i] == "*":
+            out, i = out + "[^/]*", i + 1
+        elif pattern[i] == "?":
+            out, i = out + "[^/]", i + 1
+        elif pattern[i] == "[" and "]" in pattern[i:]:
+            end = pattern.index("]", i)
+            out, i = out + pattern[i : end + 1].replace("[!", "[^"), end + 1
+        else:
+            out, i = out + re.escape(pattern[i]), i + 1
+    return out

@@ -1,0 +1,67 @@
+"""What is wrong with a cluster's command is said in one line, before any work."""
+
+import socket
+
+import pytest
+
+from app.cluster import command, engine
+
+OPTIONS = ["photo.jpg", "--style", "monet", "--out", "out"]
+
+
+def refusal(capsys, *given):
+    assert command.main([*given]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    monkeypatch.setattr(engine, "check_installed", lambda: None)
+
+
+def test_without_ray_the_line_says_what_installs_it(capsys, monkeypatch):
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    assert "make cluster-deps" in refusal(capsys, *OPTIONS)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", "host:0", "host:99999", ":6379"])
+def test_an_address_that_is_none_is_refused(capsys, installed, address):
+    assert "--address is auto, local or HOST:PORT" in refusal(
+        capsys, *OPTIONS, "--address", address
+    )
+
+
+def test_an_address_where_nobody_answers_is_refused(capsys, installed):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = refusal(capsys, *OPTIONS, "--address", f"127.0.0.1:{port}")
+    assert "no Ray cluster answers there" in line
+
+
+def test_the_options_are_those_of_the_plain_batch(capsys):
+    args = command._parser().parse_args([*OPTIONS, "--strength", "0.5", "--keep-color", "--resume"])
+    assert (args.strength, args.keep_color, args.resume) == (0.5, "luminance", True)
+    assert (args.address, args.num_cpus, args.num_gpus) == ("auto", 1, 0)
+    for wrong in (["--num-cpus", "0"], ["--num-gpus", "-1"], ["--num-gpus", "nan"]):
+        with pytest.raises(SystemExit) as ended:
+            command._parser().parse_args([*OPTIONS, *wrong])
+        assert ended.value.code == 2
+
+
+def test_a_wrong_style_and_a_place_that_cannot_be_written_are_told_before_ray_starts(
+    capsys, installed, checkpoint, tmp_path, monkeypatch
+):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(engine, "connected", None)  # it would be called
+    (tmp_path / "a.png").touch()
+    (tmp_path / "file").touch()
+    given = [str(tmp_path / "a.png"), "--checkpoint", str(checkpoint), "--address", "local"]
+    line = refusal(capsys, *given, "--style", "monett", "--out", str(tmp_path / "o"))
+    assert "no style 'monett'" in line
+    line = refusal(capsys, *given, "--style", "dots", "--out", str(tmp_path / "file"))
+    assert "--out" in line and "written" in line
+    line = refusal(capsys, *given, "--style", "dots", "--out", f"file://{tmp_path}/file/x")
+    assert "--out" in line and "cannot be written to" in line
