@@ -1,0 +1,1 @@
+"""The painting as a service: POST /stylize, behind a queue, on one machine or many."""
