@@ -33,6 +33,12 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT, metavar="FILE")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     add_precision(parser)
+    parser.add_argument(
+        "--backend",
+        type=_backend,
+        metavar="ADDRESS",
+        help="let the service (python -m app.serve) at this address, http://painters:8000, paint",
+    )
     add_max_pixels(parser)
     parser.add_argument(
         "--max-queue",
@@ -95,7 +101,7 @@ def _serve(chosen: argparse.Namespace, is_ending: Callable[[], bool]) -> int:
 
     allocate_in_one_arena()
     try:
-        painter = Painter(chosen.checkpoint, chosen.device, precision=chosen.precision)
+        painter = _painter(chosen)
         say_precision(painter.precision, chosen.verbose)
     except (ValueError, OSError) as error:
         return _refused(error)
@@ -133,6 +139,14 @@ def _serve(chosen: argparse.Namespace, is_ending: Callable[[], bool]) -> int:
             # Nobody writes into the folder any more when it is removed.
             page.close(verbose=False)
     return 0
+
+
+def _painter(chosen: argparse.Namespace) -> Painter:
+    if chosen.backend is None:
+        return Painter(chosen.checkpoint, chosen.device, precision=chosen.precision)
+    from app.demo.backend import Backend
+
+    return Backend(chosen.backend, chosen.checkpoint)
 
 
 @contextmanager
@@ -212,6 +226,9 @@ def _written_as(pattern: str, what: str) -> Callable[[str], str]:
 
 _host = _written_as(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", "a host is written as example.org")
 _root_path = _written_as(r"(https?://[\w.:\[\]-]+)?(/[\w.~-]+)*/?", "a path is written as /repaint")
+_backend = _written_as(
+    r"https?://[\w.:\[\]-]+(/[\w.~-]+)*/?", "an address is written as http://painters:8000"
+)
 _origin = _written_as(r"https?://[\w.:\[\]-]+", "an origin is written as https://example.org")
 
 

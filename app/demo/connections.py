@@ -204,6 +204,7 @@ class Server(uvicorn.Server):
                 port=port,
                 http=_protocol(self.crowd),  # type: ignore[arg-type]  # anything that makes one
                 ws="none",
+                loop="asyncio",  # Ray brings another one, which nothing here was tried with
                 lifespan="on",
                 log_level="error",
                 server_header=False,
