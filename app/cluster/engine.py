@@ -25,6 +25,8 @@ _STORE = 500 * 2**20  # bytes for what machines pass to one another: lists and o
 _PATIENT = {
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_worker_register_timeout_seconds": "300",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60",
     # What is painted, and that anything is, is nobody else's business.
     "RAY_USAGE_STATS_ENABLED": "0",
 }

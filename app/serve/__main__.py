@@ -92,11 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with engine.connected(args.address):
             from ray import serve
 
-            serve.start(
-                http_options={"host": args.host, "port": args.port},
-                logging_config={"enable_access_log": False, "log_level": "ERROR"},
-            )
-            handle = serve.run(application(service, painter), name="repaint", route_prefix="/")
+            handle = _started(args, application(service, painter))
             # Only now: Ray has handlers of its own, which would end the program at once.
             ended = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,12 +101,26 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"Repaint answers at http://{args.host}:{args.port}/", file=sys.stderr, flush=True
             )
             _until(ended, handle)
-            serve.shutdown()
+            serve.delete("repaint")  # and what else the cluster serves stays
     except (ValueError, OSError, CommandError, RuntimeError) as error:
         text = images.one_line(next(iter(str(error).splitlines()), type(error).__name__))
         print(f"python -m app.serve: error: {text}", file=sys.stderr)
         return 2
     return 0
+
+
+def _started(args: argparse.Namespace, application: Any) -> Any:
+    from ray import serve
+
+    try:
+        serve.start(
+            http_options={"host": args.host, "port": args.port},
+            logging_config={"enable_access_log": False, "log_level": "ERROR"},
+        )
+        return serve.run(application, name="repaint", route_prefix="/")
+    except Exception as error:  # whatever any of its processes ran into
+        text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise CommandError(f"the service could not be started: {text}") from error
 
 
 def _until(ended: threading.Event, handle: Any) -> None:
