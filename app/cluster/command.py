@@ -168,11 +168,12 @@ def _blocks(plan: Plan, size: int, ray: Any) -> Iterator[Any]:
 
 def _task(args: argparse.Namespace) -> Task:
     # The style is read here, where its file is; it is what every worker paints with.
-    painter = Painter(args.checkpoint, "cpu", Limits(remembered_content=0))
+    painter = Painter(args.checkpoint, "cpu", Limits(remembered_content=0), "float32")
     out = args.out if stores.is_address(args.out) else os.path.abspath(args.out)
     return Task(
         checkpoint=Path(args.checkpoint).read_bytes(),
         device=args.device,
+        precision=args.precision,
         style=stylize.given_style(args, painter),
         look=stylize.look_of(args),
         tile=args.tile,

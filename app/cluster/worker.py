@@ -46,7 +46,7 @@ class Task:
 
     Attributes:
         checkpoint: the file's bytes: other machines may not have it.
-        style, look, tile, together: as in app.stylize.
+        precision, style, look, tile, together: as in app.stylize.
         settings: see :class:`app.batch.Work`.
         out: the output folder's absolute path, or its address.
         root: the folder that relative names of photos begin in.
@@ -55,6 +55,7 @@ class Task:
 
     checkpoint: bytes = field(repr=False)
     device: str
+    precision: str
     style: models.StyleCode | list[Region]
     look: Look
     tile: int | None
@@ -247,7 +248,7 @@ class Worker:
             file = Path(folder) / "checkpoint.safetensors"
             file.write_bytes(task.checkpoint)
             # Each photo is painted once: what the painter could remember would only take memory.
-            self.painter = Painter(file, task.device, Limits(remembered_content=0))
+            self.painter = Painter(file, task.device, Limits(remembered_content=0), task.precision)
 
     def block(
         self, number: int, jobs: Sequence[Job], known: Mapping[str, Mapping[str, str]]

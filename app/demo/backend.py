@@ -51,7 +51,7 @@ class Backend(Painter):
     """
 
     def __init__(self, address: str, checkpoint: str | os.PathLike) -> None:
-        super().__init__(checkpoint, "cpu")
+        super().__init__(checkpoint, "cpu", precision="float32")
         self.address = address.rstrip("/")
         self._client = httpx.Client(timeout=httpx.Timeout(_WITHIN, connect=_CONNECTING))
         self._sending = ThreadPoolExecutor(16, "backend")

@@ -16,7 +16,7 @@ from app import images, shipped, terminal
 from app.cluster import engine
 from app.limits import LONGEST_QUEUE
 from app.listing import CommandError
-from app.options import add_max_pixels, positive
+from app.options import add_max_pixels, add_precision, positive
 from app.painter import Painter
 
 _DRAIN = 60.0  # seconds for what is in hand when the service is told to end
@@ -38,6 +38,7 @@ def options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--checkpoint", type=Path, default=shipped.CHECKPOINT, metavar="FILE")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
+    add_precision(parser)
     add_max_pixels(parser)
     parser.add_argument(
         "--max-bytes",
@@ -78,10 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         engine.check_address(args.address)
         from app.serve.deployment import Service, application
 
-        painter = Painter(args.checkpoint, "cpu")
+        painter = Painter(args.checkpoint, "cpu", precision="float32")
         service = Service(
             Path(args.checkpoint).read_bytes(),
             args.device,
+            args.precision,
             args.max_pixels,
             args.max_bytes,
             *args.replicas,

@@ -32,6 +32,7 @@ class Service:
 
     checkpoint: bytes = field(repr=False)
     device: str = "auto"
+    precision: str = "auto"
     max_pixels: int = images.MAX_PIXELS
     largest: int = LARGEST
     least: int = 1
@@ -49,7 +50,7 @@ class Replica:
             file = Path(folder) / "checkpoint.safetensors"
             file.write_bytes(service.checkpoint)
             # Strangers' photos are not kept for the next one's request.
-            painter = Painter(file, service.device, Limits(remembered_content=0))
+            painter = Painter(file, service.device, Limits(remembered_content=0), service.precision)
         self.easel = Easel(painter, service.max_pixels)
 
     async def paint(self, order: Order) -> Answer:
