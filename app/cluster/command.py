@@ -106,7 +106,7 @@ def _outcomes(
     args: argparse.Namespace, plan: Plan, task: Task, ray: Any
 ) -> Iterator[batch.Outcome]:
     """Each photo's outcome, as they come: Ray Data paints block after block."""
-    import ray.data  # the submodule, which `import ray` leaves out
+    from ray import data  # `import ray` leaves it out
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = ray.get_runtime_context().get_node_id()
@@ -129,14 +129,14 @@ def _outcomes(
     size = max(1, min(_BLOCK, len(plan) // (_BLOCKS_EACH * workers)))
     if args.num_gpus:
         size = max(size, min(_BLOCK, stylize.TOGETHER_ON_A_GPU))
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    data.DataContext.get_current().enable_progress_bars = False
     # Set when the module is imported, and only now to be changed.
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    painted = ray.data.from_arrow_refs(list(_blocks(plan, size, ray))).map_batches(
+    painted = data.from_arrow_refs(list(_blocks(plan, size, ray))).map_batches(
         RayWorker,
         fn_constructor_args=(task, tries),
         batch_size=None,  # a block as it is
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers),
+        compute=data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers),
         **resources,
     )
     for row in painted.iter_rows():

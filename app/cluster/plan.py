@@ -201,8 +201,8 @@ def _named(name: str, out: str, recursive: bool, notes: list[str]) -> Iterator[t
     """The photos that one argument names, each with the subfolder of the output it belongs in."""
     if not stores.is_address(name):
         seen: dict[str, None] = {}
-        for path, folder in listing.pictures_named(name, _local(out), recursive, seen):
-            yield str(path), "" if folder == Path() else folder.as_posix()
+        for photo, inside in listing.pictures_named(name, _local(out), recursive, seen):
+            yield str(photo), "" if inside == Path() else inside.as_posix()
         notes.extend(seen)
         return
     pattern = name.partition("?endpoint_override")[0]

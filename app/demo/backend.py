@@ -78,7 +78,7 @@ class Backend(Painter):
         self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
     ) -> models.StyleCode:
         codes = [(part if isinstance(part, Recipe) else self.style(part), w) for part, w in parts]
-        named = tuple((code.parts[0][0], weight) for code, weight in codes)  # type: ignore[attr-defined]
+        named = tuple((code.parts[0][0], weight) for code, weight in codes)
         return Recipe((), parts=named)
 
     def remember(
