@@ -77,9 +77,13 @@ class Backend(Painter):
     def blend(
         self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
     ) -> models.StyleCode:
-        codes = [(part if isinstance(part, Recipe) else self.style(part), w) for part, w in parts]
-        named = tuple((code.parts[0][0], weight) for code, weight in codes)
-        return Recipe((), parts=named)
+        named = []
+        for part, weight in parts:
+            code = part if isinstance(part, models.StyleCode) else self.style(part)
+            if not isinstance(code, Recipe):
+                raise TypeError("a service paints recipes")
+            named.append((code.parts[0][0], weight))
+        return Recipe((), parts=tuple(named))
 
     def remember(
         self, picture: images.Picture, style: models.StyleCode, look: Look = AS_THE_STYLE
