@@ -226,7 +226,7 @@ class Channel(gr.HTML):
         )
         self.name = name
 
-    def preprocess(self, payload: Any) -> dict[str, Any]:
+    def preprocess(self, payload: Any) -> dict[str, Any]:  # type: ignore[override]
         """What the page asks beside its settings."""
         return dict(payload) if isinstance(payload, Mapping) else {}
 

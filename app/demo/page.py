@@ -302,7 +302,7 @@ def _wire_settings(page: gr.Blocks, choices: _Choices) -> None:
     names, given = json.dumps(list(settings)), list(settings.values())
     page.load(None, given, js=f"(...v) => repaint.director.begin(v, {names})", **_QUICK)
     gr.on(
-        [each.change for each in given],
+        [each.change for each in given],  # type: ignore[attr-defined]
         None,
         given,
         js="(...v) => repaint.director.chosen(v)",

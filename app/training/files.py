@@ -153,13 +153,18 @@ def _check(state: dict[str, Any]) -> None:
     """
     state.setdefault("failed", 0)  # of a run before these were counted
     parts = {"domains": list, "recent": dict, "network": dict, "average": dict, "optimizers": dict}
-    for name, kind in {**parts, "torch": torch.Tensor, "draw": (list, tuple)}.items():
+    kinds_of: dict[str, type | tuple[type, ...]] = {
+        **parts,
+        "torch": torch.Tensor,
+        "draw": (list, tuple),
+    }
+    for name, kind in kinds_of.items():
         if not isinstance(state.get(name), kind):
             raise ValueError(f"it has no {name!r}")
     if not isinstance(state.get("discriminator"), (dict, type(None))):
         raise ValueError("its 'discriminator' is none")
     for name, kinds in {"step": (int,), "failed": (int,), "seconds": (int, float)}.items():
-        value = state.get(name)
+        value: Any = state.get(name)
         if type(value) not in kinds or not 0 <= value < 1e12:
             raise ValueError(f"it has no {name!r}")
     for name, value in state["recent"].items():

@@ -117,7 +117,8 @@ def shaded(
     light, own = gray(photo), gray(picture)
     both = torch.cat([light, light - own], 1)
     cells = F.avg_pool2d(both, stroke_size * FINE, ceil_mode=True)
-    line = torch.cat(guided.lines(*cells.split(1, 1), RADIUS, EDGES), 1)
+    guide, missing = cells.split(1, 1)
+    line = torch.cat(guided.lines(guide, missing, RADIUS, EDGES), 1)
     slope, offset = guided.enlarged(line, stroke_size * FINE)[..., :height, :width].split(1, 1)
     missing = torch.addcmul(offset, slope, light)
     # Red and blue less luma; green's part follows, since a chroma has no luma.
