@@ -8,6 +8,9 @@ from dataclasses import fields
 
 import models
 
+# Of a painting of one's own: little is known of its style, but friends are to stay friends.
+OWN = models.Ground(faces=0.5)
+
 FORM = "NAME:FIELD=NUMBER,..."
 FIELDS = tuple(each.name for each in fields(models.Ground))
 

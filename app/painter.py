@@ -18,6 +18,7 @@ import torch
 import models
 from app import color, images, mapped, tiles
 from app.cores import FairShare
+from app.grounds import OWN
 from app.limits import CONTENT_BYTES, LIMITS, Limits
 from app.look import AS_THE_STYLE, Look
 from app.region_painter import Held, RegionPainter
@@ -105,12 +106,12 @@ class Painter:
         return code
 
     def encode(self, painting: images.Picture) -> models.StyleCode:
-        """The style code of a painting, without its alpha."""
+        """The style code of a painting, without its alpha, on the ground of one's own paintings."""
         # What lies under transparent pixels is arbitrary, and must not become part of a style.
         painting = images.resize(images.flatten(painting), self.limits.style_side)
         tensor = images.to_tensor(painting.rgb).to(self.device)
         with self._one_at_a_time, torch.no_grad():
-            return self.network.encode_style(tensor)
+            return replace(self.network.encode_style(tensor), ground=OWN)
 
     def blend(
         self, parts: Sequence[tuple[str | os.PathLike | models.StyleCode, float]]
