@@ -55,13 +55,16 @@ def main() -> None:
 
     checkpoint, device = models.load_checkpoint(arguments.checkpoint), torch.device("cpu")
     network = checkpoint.network
-    folders = {n: PictureFolder(arguments.artworks / n, name=n) for n in checkpoint.styles}
+    # Styles whose paintings are there.
+    names = [n for n in checkpoint.styles if (arguments.artworks / n).is_dir()]
+    folders = {n: PictureFolder(arguments.artworks / n, name=n) for n in names}
     photos = PictureFolder(arguments.artworks / "photo", name="photo")
     judge = LinearJudge.load(arguments.judge) if arguments.judge else None
     chooser = Chooser(network, photos, folders, device, judge, photo_count=arguments.photos)
     rows = []
     print(f"{'style':9} {'ground':26} {'share':>6} {'log p':>6} {'ms':>6}")
-    for style, (code, *_) in checkpoint.styles.items():
+    for style in names:
+        code = checkpoint.styles[style][0]
         label = chooser.judge.classes.index(style)
         for name, ground in tqdm(list(grounds(code.ground)), style, leave=False):
             started = time.perf_counter()

@@ -19,7 +19,7 @@ from sklearn.datasets import load_sample_images
 import models
 from app import images
 
-SIDE = 320  # pixels of a square on the sheet
+SIDE = 220  # pixels of a square on the sheet
 GAP = 6
 
 

@@ -112,10 +112,12 @@ def style_tables(
     draw = random.Random(seed)
     indices = spread(limit, len(photos))
     table: dict = {}
-    steps = 2 * len(checkpoint.styles) * len(indices)
+    # Those that the judges know.
+    known = {name: codes for name, codes in checkpoint.styles.items() if name in CLASSES}
+    steps = 2 * len(known) * len(indices)
     with tqdm(total=steps, desc="stylizing", unit="picture") as bar:
         for kind in ("built-in", "random reference"):
-            for name, codes in checkpoint.styles.items():
+            for name, codes in known.items():
                 predicted: dict[str, list[int]] = {judge: [] for judge in judges}
                 rows, regular = [], []
                 for index in indices:

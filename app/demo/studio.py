@@ -31,7 +31,20 @@ from app.painter import Painter
 from models import StyleCode
 
 # How the built-in styles are written on the page; any other name is shown as it is.
-TITLES = {"cezanne": "Cézanne", "monet": "Monet", "ukiyoe": "Ukiyo-e", "vangogh": "Van Gogh"}
+TITLES = {
+    "cezanne": "Cézanne",
+    "monet": "Monet",
+    "ukiyoe": "Ukiyo-e",
+    "vangogh": "Van Gogh",
+    "hokusai": "Hokusai",
+    "pointillism": "Pointillism",
+    "etching": "Etching",
+    "cubism": "Cubism",
+    "fauvism": "Fauvism",
+    "rousseau": "Rousseau",
+    "pirosmani": "Pirosmani",
+    "tarot": "Tarot",
+}
 
 # Stands for an upload among the styles. No checkpoint can have a style of that name: its names
 # hold no slash.
