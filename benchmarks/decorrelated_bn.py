@@ -218,7 +218,7 @@ PLANS = {
         Recipe(steps=30, batch=16, rate=0.03, width=8, tested=200),
         runs=9,
         brief=4,
-        brief_runs=4,
+        brief_runs=6,
         error_sizes=(64,),
         hyperparameter_runs=6,
         crops=1000,
