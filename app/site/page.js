@@ -517,7 +517,7 @@ async function main() {
   look = DEFAULTS(about);
   style = `${about.styles[0].name}:1`;
   addOwnButton();
-  for (const { name, codes } of about.styles) addStyle(`${name}:1`, NAMES[name] ?? name, codes[0].thumbnail);
+  for (const { name, codes } of about.styles) addStyle(`${name}:1`, NAMES[name] ?? name[0].toUpperCase() + name.slice(1), codes[0].thumbnail);
   addControls();
   wire();
   show();
