@@ -227,8 +227,17 @@ class Channel(gr.HTML):
         self.name = name
 
     def preprocess(self, payload: Any) -> dict[str, Any]:  # type: ignore[override]
-        """What the page asks beside its settings."""
-        return dict(payload) if isinstance(payload, Mapping) else {}
+        """What the page asks beside its settings.
+
+        Raises gr.Error for a picture outside the folder of uploads.
+        """
+        asked = dict(payload) if isinstance(payload, Mapping) else {}
+        if "picture" in asked:
+            picture = asked["picture"]
+            path = picture.get("path") if isinstance(picture, Mapping) else None
+            path = path if isinstance(path, str) else None
+            asked["picture"] = {"path": _uploaded(path, self.GRADIO_CACHE)}
+        return asked
 
 
 class Slide(_Own):
