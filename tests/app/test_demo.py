@@ -184,11 +184,11 @@ def test_a_jpeg_is_sent_where_it_is_asked_for(client: Client, photos: Path) -> N
         assert picture.format == "JPEG"
 
 
-def test_twenty_requests_at_once_are_all_answered(
+def test_a_dozen_requests_at_once_are_all_answered(
     client: Client, painter: Painter, photos: Path, page: gr.Blocks
 ) -> None:
     photo = handle_file(photos / "chelsea.png")
-    jobs = [client.submit(photo, "dots", api_name="/stylize") for _ in range(20)]
+    jobs = [client.submit(photo, "dots", api_name="/stylize") for _ in range(12)]
     wanted = painter.paint(images.load(photos / "chelsea.png"), painter.style("dots"))
     for job in jobs:
         assert_same_picture(job.result(timeout=PATIENCE), wanted)
@@ -341,7 +341,7 @@ def test_a_style_may_be_called_anything(painter: Painter, photos: Path, tmp_path
     visitor = SimpleNamespace(session_hash="visitor")
     file = actions.stylize(visitor, str(photos / "coffee.png"), name)
     assert re.fullmatch(r"[\w.()+ -]+\.png", Path(file).name)
-    picker = StylePicker({name: [(name, "")]}, value=name).html_template
+    picker = StylePicker({name: [(name, "", name)]}, value=name).html_template
     assert "<b>" not in picker
     assert "${" not in picker and "{{" not in picker
 
