@@ -585,7 +585,7 @@ def test_what_a_style_wants_of_photos_is_trained_with_and_kept(folders, tmp_path
         ("warm:tint=nan", "tint must be from 0 to 10, got nan"),
         # As it was once, by position.
         ("warm=0.2,0.5,0.8", "--ground warm:simplify=0.2,strokes=0.5,outlines=0.8"),
-        ("warm=1,1,1,1,1,1,1,1,1", "must be NAME:FIELD=NUMBER"),
+        ("warm=1,1,1,1,1,1,1,1,1,1", "must be NAME:FIELD=NUMBER"),
         ("hot=0,1", "must be NAME:FIELD=NUMBER"),
     ],
 )
