@@ -232,7 +232,7 @@ def family(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children")
     pids = [pid]
     with suppress(OSError):
-        for child in children.read_text().split():
+        for child in children.read_text(encoding="utf-8").split():
             pids += family(int(child))
     return pids
 
@@ -310,7 +310,10 @@ def measured_serve(minutes: float) -> dict:
     """Clients that never rest are as many as are needed for twice the capacity, and more."""
     port, queue = free_port(), 4
     command = [sys.executable, "-m", "app.serve", "--port", str(port), "--replicas", "2"]
-    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+") as log:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open(Path(folder) / "log", "w+", encoding="utf-8") as log,
+    ):
         service = subprocess.Popen(
             [*command, "--max-queue", str(queue)],
             cwd=ROOT,
@@ -399,7 +402,9 @@ def _near(data: bytes, wanted: Any) -> bool:
 def _kill_a_replica(pid: int) -> int:
     for each in family(pid):
         with suppress(OSError):
-            if "ServeReplica:repaint:painter" in Path(f"/proc/{each}/cmdline").read_text():
+            if "ServeReplica:repaint:painter" in Path(f"/proc/{each}/cmdline").read_text(
+                encoding="utf-8"
+            ):
                 kill([each])
                 return 1
     return 0

@@ -46,8 +46,8 @@ def tensor(path: Path) -> torch.Tensor:
 
 def test_the_committed_checkpoint_has_the_four_styles_and_is_small():
     checkpoint = models.load_checkpoint(CHECKPOINT)
-    assert tuple(checkpoint.styles) == STYLES
-    assert all(len(several) >= 2 for several in checkpoint.styles.values())
+    assert tuple(checkpoint.styles)[:4] == STYLES and len(checkpoint.styles) >= 12
+    assert all(len(checkpoint.styles[name]) >= 2 for name in STYLES)
     assert CHECKPOINT.stat().st_size <= 20e6
     assert checkpoint.record["minutes"] >= 1 and checkpoint.record["data"]["monet"] > 0
 
@@ -107,9 +107,9 @@ def test_a_judge_of_real_paintings_recognizes_the_styles(artworks):
     checkpoint = models.load_checkpoint(CHECKPOINT)
     photos = PictureFolder(artworks / "test" / "photo", count=8)
     hits = []
-    for style, several in checkpoint.styles.items():
+    for style in STYLES:
         for i in range(len(photos)):
-            picture = checkpoint.network.repaint(photos.tensor(i), several[0])
+            picture = checkpoint.network.repaint(photos.tensor(i), checkpoint.styles[style][0])
             hits.append(CLASSES[int(judge(backbone(picture)).argmax())] == style)
     # Photos as they are would be called a painting about one time in fifty, and one style of four
     # recognized always makes a quarter: most of the styles have to be recognized most of the time.

@@ -24,6 +24,7 @@ import models
 from app import images, look
 from app.export.onnx_graphs import WEIGHTS, Graphs, exported
 from app.export.packing import packed, unpacked
+from app.grounds import OWN
 from app.limits import LIMITS
 from app.painter import Painter
 from models import strokes
@@ -117,6 +118,7 @@ def export(
         "weights": {"file": "weights.bin", "path": WEIGHTS, "tensors": table},
         "canvas": {"file": "canvas.bin", "tensors": canvas_table, "side": SIDE},
         "styles": styles,
+        "own": asdict(OWN),
         **numbers(painter),
     }
     _write(out / "model.json", json.dumps(about, separators=(",", ":")).encode())

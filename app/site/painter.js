@@ -58,8 +58,7 @@ export class Painter {
     const [height, width] = [painting.height, painting.width].map((n) => up(Math.max(n, smallest), stride));
     const image = filters.fromPixels(painting, box, height, width);
     const parts = await this.model.codeOf(image.data, height, width);
-    const ground = Object.fromEntries(Object.keys(this.about.ground).map((name) => [name, name === "strokes" ? 1 : 0]));
-    return { parts, ground };
+    return { parts, ground: this.about.own };
   }
 
   // A painted copy of a picture. tell: called with how much is done, 0 to 1; stop: called between
