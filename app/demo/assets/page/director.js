@@ -196,7 +196,7 @@ repaint.director = (() => {
       Object.assign(one, { png: answer.png, jpg: answer.jpg });
       repaint.result.files(one);
       remember(one);
-      if (document.querySelector("#result .facts[open]")) about();
+      if (document.querySelector("#result .facts[open]")) repaint.director.about();
     },
     looked: (answer) => answer.path && photo().looked(answer),
     about(answer) {
