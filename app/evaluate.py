@@ -11,6 +11,7 @@ import random
 import statistics
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -243,12 +244,13 @@ def _load(arguments: argparse.Namespace, device: torch.device) -> dict[str, mode
         checkpoint = models.load_checkpoint(file, device)
         if not checkpoint.styles:
             raise EvaluationError(f"{file}: has no styles to evaluate")
-        if unknown := sorted(set(checkpoint.styles) - set(classes)):
-            raise EvaluationError(
-                f"{file}: its style {unknown[0]!r} is none of {', '.join(classes)}, which the "
-                "classifier knows and the artworks show"
-            )
-        checkpoints[file] = checkpoint
+        known = {name: codes for name, codes in checkpoint.styles.items() if name in classes}
+        among = f"{', '.join(classes)}, which the classifier knows and the artworks show"
+        if not known:
+            raise EvaluationError(f"{file}: none of its styles is among {among}")
+        if left := ", ".join(name for name in checkpoint.styles if name not in known):
+            print(f"note: {file}: not measured: {left}: not among {among}", file=sys.stderr)
+        checkpoints[file] = replace(checkpoint, styles=known)
     return checkpoints
 
 

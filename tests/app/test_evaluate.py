@@ -210,12 +210,22 @@ def test_folders_that_can_not_be_used_are_named(command, tmp_path, capsys):
         assert error.startswith("error: ") and message in error
 
 
-def test_a_style_that_the_judge_does_not_know_is_named(command, tmp_path, capsys):
+def test_a_style_that_the_judge_does_not_know_is_named_and_the_others_are_measured(
+    command, tmp_path, capsys
+):
     other = tmp_path / "other.safetensors"
-    judge = models.StyleClassifier(("dots", "photo"), reduce=8)
-    models.save_classifier(other, judge, {})
+    models.save_classifier(other, models.StyleClassifier(("dots", "photo"), reduce=8), {})
+    assert evaluate.main(swap(command, "--classifier", other)) == 0
+    assert "not measured: stripes: not among dots, photo, which" in capsys.readouterr().err
+    (part,) = json.loads((tmp_path / "report" / "report.json").read_text())["checkpoints"].values()
+    assert set(part["style_accuracy"]) == {"dots", "mean"}
+
+
+def test_a_checkpoint_none_of_whose_styles_the_judge_knows_is_refused(command, tmp_path, capsys):
+    other = tmp_path / "other.safetensors"
+    models.save_classifier(other, models.StyleClassifier(("clouds", "photo"), reduce=8), {})
     assert evaluate.main(swap(command, "--classifier", other)) == 2
-    assert "its style 'stripes' is none of dots, photo" in last_error(capsys)
+    assert "none of its styles is among photo, which the classifier" in last_error(capsys)
 
 
 def test_a_table_says_what_was_not_measured():
