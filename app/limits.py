@@ -19,7 +19,8 @@ class Limits:
 
     Attributes:
         whole: pixels (width x height); a larger photo is painted in tiles. Painting takes about
-            0.4 GB a megapixel.
+            0.4 GB a megapixel. What larger strokes leave of a photo for the network to see may
+            have as many.
         tile: the side of a tile's core, pixels: with what the network sees around it, it is a
             photo of ``whole``.
         sample_side: the side of a sample, pixels. The statistics of a photo in tiles are read from
@@ -33,6 +34,8 @@ class Limits:
             than any the network has seen, and cost time and memory.
         remembered_paintings: codes of own paintings that are kept. The demo runs for days and each
             upload is a style: the least recently used are let go.
+        simplified: bytes of a large photo with less detail, kept while it is painted. One of more
+            is simplified twice.
         remembered_content: bytes of content of the photos painted last, kept so that another style
             on one of them is faster: ten of 512 px or two of a megapixel. Visitors come and go,
             and a crowd of them should not leave more behind. 0 keeps none.
@@ -49,6 +52,7 @@ class Limits:
     together: int = 8_000_000
     style_side: int = 512
     remembered_paintings: int = 32
+    simplified: int = 320 * 2**20
     remembered_content: int = 64 * 2**20
     in_memory: int = mapped.LARGE
 

@@ -66,13 +66,14 @@ class Painter:
         # The demo serves each visitor in a thread of its own. One picture at a time is as fast on
         # one device, and holds no more memory than one.
         self._one_at_a_time = threading.Lock()
-        if self.device.type == "cpu":
-            self._cores = FairShare()
+        self._cores = FairShare() if self.device.type == "cpu" else None
+        if self._cores is not None:
             for hop in self.network.hops:
                 hop.register_forward_pre_hook(self._share_cores)
 
     def _share_cores(self, *_: object) -> None:
-        self._cores.adjust()
+        if self._cores is not None:
+            self._cores.adjust()
 
     def style(
         self, name_or_path: str | os.PathLike, *, max_pixels: int = images.MAX_PIXELS
@@ -233,7 +234,7 @@ class Painter:
         """What is held over frames of one shot, each (H, W, 3) uint8; see `paint_frame`."""
         with self._one_at_a_time, torch.no_grad():
             painter = self._ready(frames[0], Region(style), look)
-            return painter.survey_shot(frames, self.limits)
+            return painter.survey_shot(frames)
 
     def paint_frame(
         self,
@@ -271,7 +272,9 @@ class Painter:
         held: Held | None = None,
     ) -> RegionPainter:
         size = stroke_size or look.stroke_size(*rgb.shape[:2])
-        return RegionPainter(self.network, self.device, rgb, region, look, size, origin, held)
+        return RegionPainter(
+            self.network, self.device, rgb, region, look, size, origin, held, self.limits
+        )
 
     def _paint(
         self,
@@ -286,23 +289,25 @@ class Painter:
             whole = height * width <= self.limits.whole
             # Larger strokes see farther, and the network sees less of a tile: with a larger core
             # less is painted twice, in no more memory.
-            size = max((painter.stroke_size for painter in painters), default=1)
-            side = max(height, width) if whole else self.limits.tile * min(2, size)
+            sizes = [painter.stroke_size for painter in painters if not painter.is_seen_whole]
+            largest = max(sizes, default=1)
+            side = max(height, width) if whole else self.limits.tile * min(2, largest)
         reach = max((painter.reach for painter in painters), default=0)
         stride = max((painter.stride for painter in painters), default=STRIDE)
         plan = list(tiles.plan(height, width, side, reach, stride))
         tiled = len(plan) > 1
-        surveyed = [painter for painter in painters if tiled and painter.held is None]
-        passes = len(surveyed) + len(painters) * len(plan)
+        first = [p for p in painters if tiled and (p.held is None or p.is_seen_whole)]
+        passes = len(first) + len(painters) * len(plan)
         steps = _Steps(passes, len(self.network.hops), progress)
         hooks = [hop.register_forward_hook(steps.next_hop) for hop in self.network.hops]
         try:
-            for painter in surveyed:
-                painter.survey(self.limits)
+            for painter in first:
+                painter.before_tiles(steps.tell)
                 mapped.let_go(rgb)
                 steps.next_pass()
             result = mapped.new_pixels(rgb.shape, self.limits.in_memory)
             for tile in plan:
+                self._share_cores()
                 photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
                 painted = photo
                 for painter in painters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,14 @@ from torch import Tensor
 
 import models
 from app import color, images, tiles
-from app.limits import Limits
+from app.limits import LIMITS, Limits
 from app.look import Look
 from app.regions import Region
 from app.tiles import Box
 from models import finish, statistics
-from models.network import STRIDE
+from models.finish import Finish, Original
+from models.finish.filter import reduced
+from models.network import STRIDE, padded, padded_side
 from models.strokes import Canvas
 
 
@@ -37,12 +39,17 @@ class Held:
 class RegionPainter:
     """Paints one region of one photo in its style.
 
+    A large photo is painted in tiles, each under the statistics of the whole. Where larger strokes
+    leave so little of it that the network sees it whole, it does: then only what is done at full
+    size is done in tiles.
+
     Args:
         rgb: the photo, (H, W, 3) uint8.
         stroke_size: how many times larger than the network's own the strokes are.
         origin: top and left of the photo on the canvas of its strokes, pixels; see
             :mod:`models.strokes`.
         held: under which statistics it is painted; None: its own, or those that it surveys.
+        limits: how much is painted and read at a time.
     """
 
     def __init__(
@@ -55,11 +62,14 @@ class RegionPainter:
         stroke_size: int,
         origin: tuple[int, int] = (0, 0),
         held: Held | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.network, self.device, self.rgb, self.region = network, device, rgb, region
         self.style, self.look, self.origin = region.style.to(device), look, origin
-        self.stroke_size, self.held = stroke_size, held
+        self.stroke_size, self.held, self.limits = stroke_size, held, limits
         self._whole = Box(0, 0, *rgb.shape[:2])
+        self._small: Tensor | None = None  # the painting at the network's own scale
+        self._simplified: Tensor | None = None  # the photo, where it is kept
 
     @property
     def stride(self) -> int:
@@ -68,8 +78,16 @@ class RegionPainter:
 
     @property
     def reach(self) -> int:
-        """Pixels: what is farther from a pixel of the photo has no part in its painting."""
+        """Pixels: what is farther from a pixel of the photo has no part in its tile's painting."""
+        if self.is_seen_whole:
+            return finish.large_reach(self.ground, self.stroke_size)
         return finish.reach(self.network.reach, self.ground, self.stroke_size)
+
+    @property
+    def is_seen_whole(self) -> bool:
+        """Whether larger strokes make a photo small enough for the network to see all of it."""
+        height, width = (-(-side // self.stroke_size) for side in self.rgb.shape[:2])
+        return self.stroke_size > 1 and height * width <= self.limits.whole
 
     @property
     def ground(self) -> models.Ground:
@@ -97,35 +115,134 @@ class RegionPainter:
             photo, canvas = self._tensor(self._whole), self._canvas([self._whole])
             return self.network.encode_photo(photo, canvas, self.style.ground)
 
-    def survey(self, limits: Limits) -> None:
-        """Read the region's statistics from samples, to hold them in every tile."""
-        area = self._bounds.area
-        self.held = self._read([self.rgb], self.stroke_size * limits.sampled(area), limits)
+    def before_tiles(self, tell: Callable[[], None] = lambda: None) -> None:
+        """What is read or painted once of a photo that is painted in tiles.
 
-    def survey_shot(self, frames: Sequence[np.ndarray], limits: Limits) -> Held:
+        Args:
+            tell: called now and then; what it raises ends the painting.
+        """
+        if self.is_seen_whole:
+            self._paint_small(tell)
+        else:
+            pixels = self.stroke_size * self.limits.sampled(self._bounds.area)
+            self.held = self._read([self.rgb], pixels)
+
+    def survey_shot(self, frames: Sequence[np.ndarray]) -> Held:
         """What frames of one shot have in common: pictures of the photo's size."""
         # The network sees so many of the pixels of frames that larger strokes make smaller.
-        pixels = self.stroke_size * limits.sampled_of_a_shot
-        return self._read(frames, max(1, pixels // len(frames)), limits)
+        pixels = self.stroke_size * self.limits.sampled_of_a_shot
+        return self._read(frames, max(1, pixels // len(frames)))
 
-    def _read(self, photos: Sequence[np.ndarray], pixels: int, limits: Limits) -> Held:
+    def _read(self, photos: Sequence[np.ndarray], pixels: int) -> Held:
         """What samples, of so many pixels of each of several photos, have in common."""
-        weight = None if self.region.mask is None else self._weight
-        side = limits.sample_side * self.stroke_size
-        boxes = tiles.samples(self._bounds, pixels, side, self.stride, weight)
+        boxes = self._samples(pixels)
         parts = [images.to_tensor(rgb[box.slices]) for rgb in photos for box in boxes]
         samples = torch.cat(parts).to(self.device)
-        covered = [self.coverage(box) for box in boxes] * len(photos)
-        weights = None
-        if any(part is not None for part in covered):
-            full = samples.new_ones(1, 1, *samples.shape[-2:])
-            weights = torch.cat([full if part is None else part for part in covered])
-            if not weights.any():  # what little is painted lies between the samples
-                weights = None
+        weights = self._weights(boxes * len(photos))
         with statistics.record(weights, pool=True) as read:
             painted = self._repaint(samples, self._canvas(boxes * len(photos)))
         matched = self.look.keep_color == "matched"
         return Held(read, color.matching(samples, painted, weights) if matched else None)
+
+    def _samples(self, pixels: int) -> list[Box]:
+        """Boxes of the region, of so many pixels in all."""
+        weight = None if self.region.mask is None else self._weight
+        side = self.limits.sample_side * self.stroke_size
+        return tiles.samples(self._bounds, pixels, side, self.stride, weight)
+
+    def _weights(self, boxes: Sequence[Box]) -> Tensor | None:
+        """How much each pixel of boxes of one size counts, (B, 1, h, w); None: all the same."""
+        covered = [self.coverage(box) for box in boxes]
+        if all(part is None for part in covered):
+            return None
+        full = torch.ones(1, 1, boxes[0].height, boxes[0].width, device=self.device)
+        weights = torch.cat([full if part is None else part for part in covered])
+        # What little is painted may lie between the samples.
+        return weights if weights.any() else None
+
+    def _paint_small(self, tell: Callable[[], None]) -> None:
+        """Paint all of the photo at the network's own scale."""
+        size, held = self.stroke_size, self.held
+        photo, seen = self._reduced(tell)
+        covered = self.coverage(self._whole)
+        weights = None if covered is None else reduced(covered, size)
+        (top, left), ground = self.origin, self.ground
+        with statistics.hold(held.statistics) if held else statistics.record(weights) as read:
+            original = Original(seen, [(top // size, left // size)])
+            content = self.network.encode_reduced(original, ground)
+            self._small = self.network.repaint(photo, self.style, self.look.strength, content)
+        if read is not None:
+            self.held = Held(read, self._matching() if self.look.keep_color == "matched" else None)
+
+    def _matching(self) -> color.Matching:
+        """The map of colors, from samples of the finished painting."""
+        boxes = self._samples(self.limits.sampled(self._bounds.area))
+        photos = torch.cat([self._tensor(box) for box in boxes])
+        painted = torch.cat([self._finished(box) for box in boxes])
+        return color.matching(photos, painted, self._weights(boxes))
+
+    def _reduced(self, tell: Callable[[], None]) -> tuple[Tensor, Tensor]:
+        """The photo at the network's own scale, as it is, and simplified and padded.
+
+        Strip by strip, whatever its size; if it is not too large, what is simplified is kept.
+        """
+        height, width = self.rgb.shape[:2]
+        rows, columns = (padded_side(side, self.stroke_size) for side in (height, width))
+        kept = None
+        if finish.prepared_reach(self.ground) and 12 * rows * columns <= self.limits.simplified:
+            kept = torch.empty(1, 3, rows, columns, device=self.device)
+        step = -(-(self.limits.tile**2) // (width * self.stride)) * self.stride
+        own, seen = [], []
+        for top in range(0, height, step):
+            strip = Box(top, 0, min(top + step, height), width)
+            simplified = self._prepared(strip)
+            if kept is not None:
+                kept[..., top : top + simplified.shape[-2], :] = simplified
+            own.append(reduced(self._tensor(strip), self.stroke_size))
+            seen.append(reduced(simplified, self.stroke_size))
+            tell()
+        self._simplified = kept
+        return torch.cat(own, 2), torch.cat(seen, 2)
+
+    def _prepared(self, box: Box) -> Tensor:
+        """What filters see of a box of the photo, padded where it ends where the photo does.
+
+        The box begins at multiples of the stride.
+        """
+        height, width = self.rgb.shape[:2]
+        bottom = padded_side(height, self.stroke_size) if box.bottom == height else box.bottom
+        right = padded_side(width, self.stroke_size) if box.right == width else box.right
+        if self._simplified is not None:
+            return self._simplified[..., box.top : bottom, box.left : right]
+        crop = self._around(box, max(1, finish.prepared_reach(self.ground)))
+        photo = finish.prepared(padded(self._tensor(crop), self.stroke_size), self.ground)
+        rows = slice(box.top - crop.top, bottom - crop.top)
+        return photo[..., rows, box.left - crop.left : right - crop.left]
+
+    def _around(self, box: Box, margin: int) -> Box:
+        """What lies at most so many pixels around a box, out to the next strides."""
+        stride, (height, width) = self.stride, self.rgb.shape[:2]
+        return Box(
+            max(0, (box.top - margin) // stride * stride),
+            max(0, (box.left - margin) // stride * stride),
+            min(height, -(-(box.bottom + margin) // stride) * stride),
+            min(width, -(-(box.right + margin) // stride) * stride),
+        )
+
+    def _finished(self, box: Box) -> Tensor:
+        """A box of the painting at full size, of the one at the network's own scale."""
+        assert self._small is not None
+        size, (top, left) = self.stroke_size, self.origin
+        crop = self._around(box, self.reach)
+        small = self._small[
+            ...,
+            crop.top // size : -(-crop.bottom // size),
+            crop.left // size : -(-crop.right // size),
+        ]
+        original = Original(self._prepared(crop), [(top + crop.top, left + crop.left)], size)
+        painted = Finish.large(original, self.ground).on(small, self.look.strength)
+        rows, columns = box.within(crop).slices
+        return painted[..., rows, columns]
 
     def paint(
         self,
@@ -140,15 +257,16 @@ class RegionPainter:
             photo, covered: of the core: the photo, (1, 3, h, w), and its :meth:`coverage`.
             content: what :meth:`encode` gave, where the tile is the whole photo.
         """
-        crop, canvas, held = self._tensor(tile.crop), self._canvas([tile.crop]), self.held
-        if held is not None:
-            with statistics.hold(held.statistics):
-                painted = self._repaint(crop, canvas, content)
+        held = self.held
+        if self._small is not None:
+            painted = self._finished(tile.core)
         else:
-            with statistics.record(self.coverage(tile.crop)):
+            crop, canvas = self._tensor(tile.crop), self._canvas([tile.crop])
+            covered_crop = None if held else self.coverage(tile.crop)
+            with statistics.hold(held.statistics) if held else statistics.record(covered_crop):
                 painted = self._repaint(crop, canvas, content)
-        rows, columns = tile.core.within(tile.crop).slices
-        painted = painted[..., rows, columns]
+            rows, columns = tile.core.within(tile.crop).slices
+            painted = painted[..., rows, columns]
         matching = None if held is None else held.matching
         return color.kept(self.look.keep_color, photo, painted, covered, matching)
 

@@ -24,7 +24,7 @@ from models.convolutions import (
     shuffled,
 )
 from models.finish import Finish, Ground, Original
-from models.finish.enlargement import reduced
+from models.finish.filter import reduced
 from models.hop import Hop
 from models.layers import ContentEncoder, ResidualBlock, Upsampling, registered
 from models.refinement import CodeRefinement
@@ -180,14 +180,16 @@ class Repainter(nn.Module):
         Args:
             ground: what a style wants; without one, nothing is left out or added.
         """
-        ground, size = ground.of(canvas.amounts), canvas.stroke_size
+        ground = ground.of(canvas.amounts)
         photo = finish.prepared(photo, ground)
-        on_top = Finish.of(Original(photo, canvas.origins, size), ground)
-        photo = reduced(photo, size)
-        if self.config.strokes:
-            origins = [(y // size, x // size) for y, x in canvas.origins]
-            photo = strokes.prepare(photo, self.config.strokes * ground.strokes, origins)
-        return photo, on_top
+        original = Original(photo, canvas.origins, canvas.stroke_size)
+        return self._with_strokes(original.reduced, ground), Finish.of(original, ground)
+
+    def _with_strokes(self, reduced: Original, ground: Ground) -> Tensor:
+        if not self.config.strokes:
+            return reduced.photo
+        amount = self.config.strokes * ground.strokes
+        return strokes.prepare(reduced.photo, amount, reduced.origins)
 
     def encode_content(self, photo: Tensor) -> Tensor:
         """Content features (B, C, H / 4, W / 4); H and W must be multiples of 4, at least 8."""
@@ -232,7 +234,7 @@ class Repainter(nn.Module):
         precision = self.precision
         self.compute_in(torch.float32)
         try:
-            code = self.coloring.encode(painting, lambda image: self.reconstruct(_padded(image)))
+            code = self.coloring.encode(painting, lambda image: self.reconstruct(padded(image)))
         finally:
             self.compute_in(precision)
         return self.refine(code)
@@ -249,8 +251,23 @@ class Repainter(nn.Module):
         """
         if photo.ndim != 4 or photo.shape[1] != 3 or 0 in photo.shape:
             raise ValueError(f"photos must have shape (B, 3, H, W), got {tuple(photo.shape)}")
-        photo, on_top = self.prepare(_padded(photo, canvas.stroke_size), canvas, ground)
+        photo, on_top = self.prepare(padded(photo, canvas.stroke_size), canvas, ground)
         return Content(self.encode_content(photo), on_top, canvas.stroke_size)
+
+    @torch.no_grad()
+    def encode_reduced(self, reduced: Original, ground: Ground) -> Content:
+        """What there is to paint in photos at the network's own scale, of any size.
+
+        What is painted of it is finished as far as it is at this scale: the rest is
+        :meth:`models.finish.Finish.large`.
+
+        Args:
+            reduced: the photos, simplified already.
+            ground: what is made of them.
+        """
+        whole = Original(padded(reduced.photo), reduced.origins)
+        features = self.encode_content(self._with_strokes(whole, ground))
+        return Content(features, Finish.small(whole, ground))
 
     @torch.no_grad()
     def repaint(
@@ -297,16 +314,21 @@ def _image(x: Tensor) -> Tensor:
     return torch.tanh(x.float() if halved else x)
 
 
-def _padded(image: Tensor, stroke_size: int = 1) -> Tensor:
+def padded(image: Tensor, stroke_size: int = 1) -> Tensor:
     """The image with its right and lower border reflected, up to whole strides of the network.
 
     Where there is less to reflect than is needed, the last pixel is repeated.
     """
-    stride, smallest = stroke_size * STRIDE, stroke_size * SMALLEST
     height, width = image.shape[-2:]
-    below = max(smallest, -(-height // stride) * stride) - height
-    right = max(smallest, -(-width // stride) * stride) - width
+    below = padded_side(height, stroke_size) - height
+    right = padded_side(width, stroke_size) - width
     if not below and not right:
         return image
     mode = "reflect" if below < height and right < width else "replicate"
     return F.pad(image, (0, right, 0, below), mode=mode)
+
+
+def padded_side(length: int, stroke_size: int = 1) -> int:
+    """How many pixels of a side there are once an image is :func:`padded`."""
+    stride = stroke_size * STRIDE
+    return max(stroke_size * SMALLEST, -(-length // stride) * stride)

@@ -40,11 +40,11 @@ VERSION = 1
 PAGE_FILTERS = (
     "Simplification",
     "Flattening",
-    "Enlargement",
     "Registration",
+    "Faces",
+    "Enlargement",
     "Tint",
     "Tone",
-    "Faces",
     "Grain",
     "Outlines",
 )

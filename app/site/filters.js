@@ -396,7 +396,7 @@ function channel(maps, number) {
 }
 
 // Chroma moved to the photo's areas: models/finish/registration.py.
-export function registered(picture, photo, share, size, { cell, radius, edges, rim }, weights) {
+export function registered(picture, photo, share, { cell, radius, edges, rim }, weights) {
   const { height, width } = picture;
   const area = height * width;
   photo = cropped(photo, 0, 0, height, width);
@@ -407,13 +407,13 @@ export function registered(picture, photo, share, size, { cell, radius, edges, r
     given.data[3 * area + i] = picture.data[i] - light.data[i];
     given.data[4 * area + i] = picture.data[2 * area + i] - light.data[i];
   }
-  const cells = blockMeans(given, size * cell);
+  const cells = blockMeans(given, cell);
   const few = cells.height * cells.width;
   const guide = map(3, cells.height, cells.width, cells.data.subarray(0, 3 * few));
   const wanted = map(2, cells.height, cells.width, cells.data.subarray(3 * few));
   const found = planes(guide, wanted, radius, edges);
   const said = [0, 1].map((color) => {
-    const pick = (number) => enlarged(channel(found, number), size * cell, height, width).data;
+    const pick = (number) => enlarged(channel(found, number), cell, height, width).data;
     const total = pick(6 + color);
     for (let k = 0; k < 3; k++) {
       const slope = pick(2 * k + color);
@@ -474,7 +474,7 @@ export function toned(picture, light, share, { cell, radius, edges }, weights) {
 }
 
 // How far what lies around a pixel has the colors of skin, 0 to 1: models/finish/faces.py.
-export function skin(photo, light, size, about, weights) {
+export function skin(photo, light, about, weights) {
   const { height, width } = photo;
   const area = height * width;
   const soft = (value) => 1 / (1 + Math.exp(-value));
@@ -492,18 +492,18 @@ export function skin(photo, light, size, about, weights) {
       soft((blue - leastBlue) / about.soft) * soft((mostBlue - blue) / about.soft) *
       soft((red - leastRed) / about.soft) * soft((mostRed - red) / about.soft);
   }
-  const cells = around(blockMeans(seen, size * about.cell), about.around);
+  const cells = around(blockMeans(seen, about.cell), about.around);
   for (let i = 0; i < cells.data.length; i++) {
     const counted = (cells.data[i] - about.little) / (about.enough - about.little);
     cells.data[i] = counted < 0 ? 0 : counted > 1 ? 1 : counted;
   }
-  return enlarged(cells, size * about.cell, height, width);
+  return enlarged(cells, about.cell, height, width);
 }
 
 const around = (cells, radius) => windows(windows(cells, radius), radius);
 
 // Skin with its photo's shading, and one complexion. share: how far, at every pixel.
-export function shaded(picture, photo, light, share, amount, strength, size, about, weights) {
+export function shaded(picture, photo, light, share, amount, strength, about, weights) {
   const { height, width } = picture;
   const area = height * width;
   photo = cropped(photo, 0, 0, height, width);
@@ -514,9 +514,9 @@ export function shaded(picture, photo, light, share, amount, strength, size, abo
   const both = map(2, height, width);
   both.data.set(light.data);
   for (let i = 0; i < area; i++) both.data[area + i] = light.data[i] - own.data[i];
-  const fine = blockMeans(both, size * about.fine);
+  const fine = blockMeans(both, about.fine);
   const line = enlarged(
-    lines(channel(fine, 0), channel(fine, 1), about.radius, about.edges), size * about.fine, height, width,
+    lines(channel(fine, 0), channel(fine, 1), about.radius, about.edges), about.fine, height, width,
   );
   const weighted = map(5, height, width);
   for (let i = 0; i < area; i++) {
@@ -527,8 +527,8 @@ export function shaded(picture, photo, light, share, amount, strength, size, abo
     weighted.data[3 * area + i] = w * (photo.data[2 * area + i] - light.data[i]);
     weighted.data[4 * area + i] = w;
   }
-  const cells = around(blockMeans(weighted, size * about.cell), about.complexion);
-  const means = enlarged(cells, size * about.cell, height, width);
+  const cells = around(blockMeans(weighted, about.cell), about.complexion);
+  const means = enlarged(cells, about.cell, height, width);
   const [ofRed, ofGreen, ofBlue] = weights;
   const out = map(3, height, width);
   for (let i = 0; i < area; i++) {

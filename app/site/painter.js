@@ -42,10 +42,10 @@ export class Painter {
     const { about } = this;
     let reach = about.network.reach;
     if (ground.flatten > 0) reach += about.simplification.reach;
+    if (ground.register > 0) reach += about.registration.reach;
+    if (ground.faces > 0) reach = Math.max(reach + about.faces.read, about.faces.counted + about.faces.read);
     if (size > 1) reach = size * (reach + about.enlargement.reach);
-    if (ground.register > 0) reach += size * about.registration.reach;
     if (ground.tone > 0) reach += about.tone.reach;
-    if (ground.faces > 0) reach = Math.max(reach + size * about.faces.read, size * (about.faces.counted + about.faces.read));
     if (ground.outlines > 0) reach = Math.max(reach, about.outlines.reach);
     if (ground.simplify > 0) reach += about.simplification.reach;
     return reach;
@@ -272,16 +272,21 @@ export class Painter {
       painted.data[i] = value < -1 ? -1 : value > 1 ? 1 : value;
     }
     painted = filters.simplified(painted, strength * ground.flatten, about.simplification);
-    if (size > 1) painted = filters.enlargedAsPhoto(painted, light, size, about.enlargement);
-    if (ground.register > 0) {
-      painted = filters.registered(painted, photo, strength * ground.register, size, about.registration, about.luma);
+    // What the network's own scale is enough for is done there.
+    if (ground.register > 0 || ground.faces > 0) {
+      const less = size > 1 ? filters.blockMeans(photo, size) : photo;
+      if (ground.register > 0) {
+        painted = filters.registered(painted, less, strength * ground.register, about.registration, about.luma);
+      }
+      if (ground.faces > 0) {
+        const shown = size > 1 ? filters.luma(less, about.luma) : light;
+        const share = filters.skin(less, shown, about.faces, about.luma);
+        painted = filters.shaded(painted, less, shown, share, ground.faces, strength, about.faces, about.luma);
+      }
     }
+    if (size > 1) painted = filters.enlargedAsPhoto(painted, light, size, about.enlargement);
     if (ground.tint > 0) filters.tinted(painted, photo, light, strength * ground.tint);
     if (ground.tone > 0) filters.toned(painted, light, strength * ground.tone, about.tone, about.luma);
-    if (ground.faces > 0) {
-      const share = filters.skin(photo, light, size, about.faces, about.luma);
-      painted = filters.shaded(painted, photo, light, share, ground.faces, strength, size, about.faces, about.luma);
-    }
     if (ground.grain > 0) {
       const { canvas } = this.model;
       filters.grained(painted, canvas.grain, about.canvas.side, strength * ground.grain, box.top, box.left);

@@ -34,18 +34,12 @@ LARGEST_GROUND = 10.0
 # Of a photo.
 BEFORE: tuple[type[Filter], ...] = (Simplification,)
 
-# Of a painting, in this order: what makes it as large as its photo comes after what is done at the
-# network's own scale; what changes colors before the ink that is printed on top of them.
-AFTER: tuple[type[Filter], ...] = (
-    Flattening,
-    Enlargement,
-    Registration,
-    Tint,
-    Tone,
-    Faces,
-    Grain,
-    Outlines,
-)
+# Of a painting, in this order. What the network's own scale is enough for is done there, before the
+# painting becomes as large as its photo: it sees far, and takes next to no time. What changes
+# colors comes before the ink that is printed on top of them.
+SMALL: tuple[type[Filter], ...] = (Flattening, Registration, Faces)
+LARGE: tuple[type[Filter], ...] = (Enlargement, Tint, Tone, Grain, Outlines)
+AFTER = SMALL + LARGE
 
 
 def control(label: str, help: str, info: str) -> Any:
@@ -244,7 +238,18 @@ class Finish:
     @staticmethod
     def of(original: Original, ground: Ground) -> Finish:
         """What a style's ground wants for the paintings of some photos."""
-        chosen = _chosen(AFTER, ground, original.stroke_size)
+        small, large = Finish.small(original.reduced, ground), Finish.large(original, ground)
+        return Finish(small.filters + large.filters)
+
+    @staticmethod
+    def small(reduced: Original, ground: Ground) -> Finish:
+        """What of it is done at the network's own scale, for photos of that scale."""
+        return Finish(tuple(kind.of(reduced, amount) for kind, amount in _chosen(SMALL, ground)))
+
+    @staticmethod
+    def large(original: Original, ground: Ground) -> Finish:
+        """What of it makes the painting as large as the photo, and comes after that."""
+        chosen = _chosen(LARGE, ground, original.stroke_size)
         return Finish(tuple(kind.of(original, amount) for kind, amount in chosen))
 
     def on(self, picture: Tensor, strength: float = 1.0) -> Tensor:
@@ -307,9 +312,29 @@ def reach(network: int, ground: Ground, stroke_size: int = 1) -> int:
         network: how far in the photo that the network sees; see :attr:`models.Repainter.reach`.
     """
     result = network
-    for kind, _ in (*_chosen(AFTER, ground, stroke_size), *_chosen(BEFORE, ground)):
-        result = kind.reach(result, stroke_size)
+    for kind, _ in _chosen(SMALL, ground):
+        result = kind.reach(result, 1)
+    return _reach(result, ground, stroke_size)
+
+
+def large_reach(ground: Ground, stroke_size: int = 1) -> int:
+    """The same where the painting at the network's own scale is there as a whole already."""
+    return _reach(0, ground, stroke_size)
+
+
+def prepared_reach(ground: Ground) -> int:
+    """How far from a pixel of a :func:`prepared` photo something in the photo may matter."""
+    result = 0
+    for kind, _ in _chosen(BEFORE, ground):
+        result = kind.reach(result, 1)
     return result
+
+
+def _reach(small: int, ground: Ground, stroke_size: int) -> int:
+    result = small
+    for kind, _ in _chosen(LARGE, ground, stroke_size):
+        result = kind.reach(result, stroke_size)
+    return result + prepared_reach(ground)
 
 
 def _chosen(

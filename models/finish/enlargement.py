@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.finish import guided
-from models.finish.filter import Filter, Original
+from models.finish.filter import Filter, Original, reduced
 
 SIZES = (1, 2, 4, 8)
 RADIUS = 2  # pixels of the smaller painting to each side of a window's middle
@@ -52,14 +52,6 @@ class Enlargement(Filter):
     @staticmethod
     def reach(before: int, stroke_size: int) -> int:
         return stroke_size * (before + REACH)
-
-
-def reduced(image: Tensor, size: int) -> Tensor:
-    """Images (B, C, H, W), a pixel for the mean of size x size of theirs.
-
-    At the right and at the bottom border, the mean of those that are left.
-    """
-    return image if size == 1 else F.avg_pool2d(image, size, ceil_mode=True)
 
 
 def enlarged(picture: Tensor, light: Tensor) -> Tensor:

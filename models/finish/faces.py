@@ -31,16 +31,16 @@ BLUE, RED, SOFT = (-0.36, -0.016), (0.047, 0.345), 0.024
 DARKEST, DARK_SOFT = -0.73, 0.06  # of luma: in the dark no hue is told
 LITTLE, ENOUGH = 0.25, 0.5  # of a window: how much skin counts as none, and as whole
 
-CELL = STRIDE  # pixels a side at stroke size 1, whose mean is taken; tiles begin there
+CELL = STRIDE  # pixels a side, whose mean is taken; tiles begin at multiples of it
 AROUND = 5  # cells to each side: windows in which skin is counted
 COMPLEXION = 5  # cells to each side: windows of one complexion
 OWN = 0.35  # of how the photo's complexion differs from the painting's: what is kept of it
 
-FINE = 2  # pixels a side at stroke size 1: the shading's cells
+FINE = 2  # pixels a side: the shading's cells
 RADIUS = 2  # of the shading's windows, cells
 EDGES = 0.002  # of luma in [-1, 1]: windows of less variance than this are plain
 
-# Pixels at stroke size 1, as in the file tone.py: of the windows of a mean, taken twice.
+# Pixels, as in the file tone.py: of the windows of a mean, taken twice.
 COUNTED = CELL * (2 * AROUND + 2)
 READ = CELL * (2 * COMPLEXION + 2)
 
@@ -52,37 +52,33 @@ class Faces(Filter):
     Args:
         photo: (B, 3, H, W).
         share: how far, 0 to 1, at every pixel: (B, 1, H, W); 0 where there is no skin.
-        stroke_size: how many times larger than the network's own the strokes are.
     """
 
     amount = "faces"
 
     photo: Tensor
     share: Tensor
-    stroke_size: int
 
     @classmethod
     def of(cls, original: Original, amount: float) -> Faces:
-        share = amount * skin(original.photo, original.stroke_size)
-        return cls(original.photo, share, original.stroke_size)
+        return cls(original.photo, amount * skin(original.photo))
 
     def on(self, picture: Tensor, strength: float) -> Tensor:
         share = corner(self.share, picture)
         if not share.any():
             return picture
-        return shaded(picture, corner(self.photo, picture), share, strength, self.stroke_size)
+        return shaded(picture, corner(self.photo, picture), share, strength)
 
     @staticmethod
     def reach(before: int, stroke_size: int) -> int:
-        return max(before + stroke_size * READ, stroke_size * (COUNTED + READ))
+        return max(before + READ, COUNTED + READ)
 
 
-def skin(photo: Tensor, stroke_size: int = 1) -> Tensor:
+def skin(photo: Tensor) -> Tensor:
     """How far what lies around a pixel has the colors of skin, 0 to 1; differentiable.
 
     Args:
         photo: (B, 3, H, W) in [-1, 1].
-        stroke_size: as of :func:`shaded`.
 
     Returns:
         (B, 1, H, W), without the photo's edges.
@@ -97,33 +93,30 @@ def skin(photo: Tensor, stroke_size: int = 1) -> Tensor:
         seen = (
             seen * ((difference - least) / SOFT).sigmoid() * ((most - difference) / SOFT).sigmoid()
         )
-    cells = _around(F.avg_pool2d(seen, stroke_size * CELL, ceil_mode=True), AROUND)
+    cells = _around(F.avg_pool2d(seen, CELL, ceil_mode=True), AROUND)
     counted = ((cells - LITTLE) / (ENOUGH - LITTLE)).clamp(0, 1)
-    return guided.enlarged(counted, stroke_size * CELL)[..., :height, :width]
+    return guided.enlarged(counted, CELL)[..., :height, :width]
 
 
-def shaded(
-    picture: Tensor, photo: Tensor, share: Tensor, strength: float = 1.0, stroke_size: int = 1
-) -> Tensor:
+def shaded(picture: Tensor, photo: Tensor, share: Tensor, strength: float = 1.0) -> Tensor:
     """Pictures (B, 3, H, W) in [-1, 1], with a photo's shading and one complexion; differentiable.
 
     Args:
         photo: (B, 3, H, W) in [-1, 1].
         share: how far, 0 to 1, (B, 1, H, W): elsewhere than on skin it is 0.
         strength: 0 to 1, how much of it.
-        stroke_size: how many times larger than the network's own the strokes are.
     """
     height, width = picture.shape[-2:]
     light, own = gray(photo), gray(picture)
     both = torch.cat([light, light - own], 1)
-    cells = F.avg_pool2d(both, stroke_size * FINE, ceil_mode=True)
+    cells = F.avg_pool2d(both, FINE, ceil_mode=True)
     guide, missing = cells.split(1, 1)
     line = torch.cat(guided.lines(guide, missing, RADIUS, EDGES), 1)
-    slope, offset = guided.enlarged(line, stroke_size * FINE)[..., :height, :width].split(1, 1)
+    slope, offset = guided.enlarged(line, FINE)[..., :height, :width].split(1, 1)
     missing = torch.addcmul(offset, slope, light)
     # Red and blue less luma; green's part follows, since a chroma has no luma.
     chroma, wanted = picture[:, ::2] - own, photo[:, ::2] - light
-    mean, wanted_mean = _complexion(chroma, wanted, share, stroke_size)
+    mean, wanted_mean = _complexion(chroma, wanted, share)
     move = mean + (wanted - wanted_mean) + OWN * (wanted_mean - mean) - chroma
     share = strength * share
     red, blue = (share * move).split(1, 1)
@@ -132,14 +125,12 @@ def shaded(
     return (picture + share * missing + torch.cat([red, green, blue], 1)).clamp(-1, 1)
 
 
-def _complexion(
-    chroma: Tensor, wanted: Tensor, share: Tensor, stroke_size: int
-) -> tuple[Tensor, Tensor]:
+def _complexion(chroma: Tensor, wanted: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
     """The means of two chromas (B, 2, H, W) over the skin around."""
     height, width = share.shape[-2:]
     weighted = torch.cat([share * chroma, share * wanted, share], 1)
-    cells = _around(F.avg_pool2d(weighted, stroke_size * CELL, ceil_mode=True), COMPLEXION)
-    whole = guided.enlarged(cells, stroke_size * CELL)[..., :height, :width]
+    cells = _around(F.avg_pool2d(weighted, CELL, ceil_mode=True), COMPLEXION)
+    whole = guided.enlarged(cells, CELL)[..., :height, :width]
     first, second, weight = whole.split((2, 2, 1), 1)
     weight = weight.clamp_min(1e-3)
     return first / weight, second / weight

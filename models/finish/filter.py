@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from models.measures import gray
@@ -31,6 +32,16 @@ class Original:
     def light(self) -> Tensor:
         """The photos' luma, (B, 1, H, W): computed once and shared by the filters that need it."""
         return gray(self.photo)
+
+    @functools.cached_property
+    def reduced(self) -> Original:
+        """The same at the network's own scale, which larger strokes are painted at."""
+        size = self.stroke_size
+        if size == 1:
+            return self
+        return Original(
+            reduced(self.photo, size), [(y // size, x // size) for y, x in self.origins]
+        )
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class Filter(ABC):
 
         Args:
             before: how far it was in the picture that is filtered.
+            stroke_size: how many times larger than that one a picture becomes.
         """
         return before
 
@@ -79,6 +91,14 @@ class Filter(ABC):
         """What it has taken from the photo, and keeps in memory."""
         values = (getattr(self, field.name) for field in fields(self))
         return [value for value in values if isinstance(value, Tensor)]
+
+
+def reduced(image: Tensor, size: int) -> Tensor:
+    """Images (B, C, H, W), a pixel for the mean of size x size of theirs.
+
+    At the right and at the bottom border, the mean of those that are left.
+    """
+    return image if size == 1 else F.avg_pool2d(image, size, ceil_mode=True)
 
 
 def corner(maps: Tensor, picture: Tensor) -> Tensor:

@@ -21,13 +21,13 @@ from models.finish import guided
 from models.finish.filter import Filter, Original, corner
 from models.measures import LUMA, gray
 
-CELL = STRIDE  # pixels a side at stroke size 1, whose mean is taken; tiles begin there
+CELL = STRIDE  # pixels a side, whose mean is taken; tiles begin at multiples of it
 RADIUS = 6  # cells to each side of a window's middle: wider than a rim
 EDGES = 0.001  # of colors in [-1, 1]: windows of less variance than this are plain
 
 RIM = 0.15  # of red and blue less luma, in [-1, 1]: what differs by more is out of register
 
-# Pixels at stroke size 1: what is farther from a pixel has no part in it, as in the file tone.py.
+# Pixels: what is farther from a pixel has no part in it, as in the file tone.py.
 REACH = CELL * (2 * RADIUS + 2)
 
 
@@ -38,32 +38,27 @@ class Registration(Filter):
     Args:
         photo: (B, 3, H, W).
         share: how far, 0 to 1, (1, 1, 1, 1).
-        stroke_size: how many times larger than the network's own the strokes are.
     """
 
     amount = "register"
 
     photo: Tensor
     share: Tensor
-    stroke_size: int
 
     @classmethod
     def of(cls, original: Original, amount: float) -> Registration:
         photo = original.photo
-        return cls(photo, photo.new_full((1, 1, 1, 1), amount), original.stroke_size)
+        return cls(photo, photo.new_full((1, 1, 1, 1), amount))
 
     def on(self, picture: Tensor, strength: float) -> Tensor:
-        photo = corner(self.photo, picture)
-        return registered(picture, photo, strength * self.share, self.stroke_size)
+        return registered(picture, corner(self.photo, picture), strength * self.share)
 
     @staticmethod
     def reach(before: int, stroke_size: int) -> int:
-        return before + stroke_size * REACH
+        return before + REACH
 
 
-def registered(
-    picture: Tensor, photo: Tensor, share: Tensor | float, stroke_size: int = 1
-) -> Tensor:
+def registered(picture: Tensor, photo: Tensor, share: Tensor | float) -> Tensor:
     """Pictures (B, 3, H, W) in [-1, 1] with their chroma moved to the photo's areas.
 
     Differentiable. The luma stays, except where a value would leave the range.
@@ -71,19 +66,17 @@ def registered(
     Args:
         photo: (B, 3, H, W) in [-1, 1].
         share: 0 to 1, one for all or (B, 1, 1, 1).
-        stroke_size: how many times larger than the network's own the strokes are, and with them
-            the rims; see :mod:`models.finish.enlargement`.
     """
     height, width = picture.shape[-2:]
     light = gray(picture)
     # Red and blue less luma: green's part follows, since a chroma has no luma.
     own = picture[:, ::2] - light
-    cells = F.avg_pool2d(torch.cat([photo, own], 1), stroke_size * CELL, ceil_mode=True)
+    cells = F.avg_pool2d(torch.cat([photo, own], 1), CELL, ceil_mode=True)
     guide, wanted = cells.split((3, 2), 1)
     slope, offset = guided.planes(guide, wanted, RADIUS, EDGES)
-    said = _whole(offset, stroke_size, (height, width))
+    said = _whole(offset, (height, width))
     for channel in range(3):
-        part = _whole(slope[:, channel], stroke_size, (height, width))
+        part = _whole(slope[:, channel], (height, width))
         said = torch.addcmul(said, part, photo[:, channel : channel + 1])
     missing = said - own
     # Little of what is little, nearly all of what is much.
@@ -94,5 +87,5 @@ def registered(
     return (light + torch.cat([red, green, blue], 1)).clamp(-1, 1)
 
 
-def _whole(cells: Tensor, stroke_size: int, size: tuple[int, int]) -> Tensor:
-    return guided.enlarged(cells, stroke_size * CELL)[..., : size[0], : size[1]]
+def _whole(cells: Tensor, size: tuple[int, int]) -> Tensor:
+    return guided.enlarged(cells, CELL)[..., : size[0], : size[1]]

@@ -371,6 +371,52 @@ def test_a_photo_beyond_the_budget_is_tiled_under_statistics_of_samples(
     assert 0 < levels(whole, tiled).mean() < 6
 
 
+@pytest.mark.parametrize("style", ["dots", "stripes"])
+@pytest.mark.parametrize(
+    ("size", "strength", "masked", "simplified"),
+    [(2, 1.0, False, 10**7), (2, 0.6, True, 10**7), (4, 1.0, True, 0), (8, 0.6, False, 0)],
+)
+def test_where_larger_strokes_leave_little_the_network_sees_all_of_a_large_photo(
+    checkpoint, tiny, large, style, size, strength, masked, simplified
+):
+    limits = Limits(whole=100 * 151, tile=64, simplified=simplified)
+    small, sides = Painter(checkpoint, "cpu", limits), []
+    encode = small.network.content_encoder.forward
+    small.network.content_encoder.forward = lambda x: sides.append(x.shape[2:]) or encode(x)
+    look = Look(strength=strength, brush_size=size)
+    mask = halves(31, 50)[0] if masked else None
+    whole = tiny.paint(large, tiny.style(style), look, mask=mask)
+    told: list[float] = []
+    painted = small.paint(large, small.style(style), look, mask=mask, progress=told.append)
+    assert len(sides) == 1 and min(sides[0]) >= 186 / size
+    assert told[-1] == 1 and told == sorted(told) and len(told) > 10
+    # Rounding to 8 bits may fall either way; a mask's levels are averaged over strokes.
+    assert levels(whole, painted).max() <= (3 if masked else 1)
+    assert levels(whole, painted).mean() < 0.05
+
+
+def test_colors_are_matched_alike_in_all_of_a_large_photo(checkpoint, tiny, large):
+    limits = Limits(whole=100 * 151, tile=64, sample_side=16, fewest_sampled=186 * 301)
+    small, look = Painter(checkpoint, "cpu", limits), Look(brush_size=2, keep_color="matched")
+    whole, painted = (p.paint(large, p.style("stripes"), look) for p in (tiny, small))
+    apart = whole.rgb.astype(float) - painted.rgb
+    # Samples are not the whole, but there is no step from tile to tile.
+    assert np.abs(apart.mean((0, 1))).max() < 6
+    for edge in (64, 128):
+        across = np.abs(np.diff(apart[:, edge - 1 : edge + 1], axis=1)).mean()
+        assert across <= np.abs(np.diff(apart, axis=1)).mean() + 0.3
+
+
+def test_frames_of_a_clip_hold_their_statistics_in_tiles_too(checkpoint, tiny, large):
+    limits = Limits(whole=100 * 151, tile=64)
+    small, look = Painter(checkpoint, "cpu", limits), Look(brush_size=2)
+    held = tiny.survey([large.rgb], tiny.style("stripes"), look)
+    one, other = (
+        p.paint_frame(large.rgb, p.style("stripes"), look, held, (8, 16)) for p in (tiny, small)
+    )
+    assert np.abs(one.astype(int) - other).max() <= 1
+
+
 def test_black_of_a_mask_stays_the_photo_and_white_is_painted(tiny, photo):
     left, _ = halves(50, 70)
     painted = tiny.paint(photo, tiny.style("dots"), mask=left)

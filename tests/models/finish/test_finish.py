@@ -10,7 +10,6 @@ from models import finish
 from models.finish import AFTER, BEFORE, Finish, Finishes, Original
 from models.finish.enlargement import Enlargement, reduced
 from models.finish.filter import Filter
-from models.finish.registration import Registration
 from tests.models.small import picture
 
 KINDS = (*BEFORE, *AFTER)
@@ -56,7 +55,7 @@ def test_an_amount_out_of_its_range_is_refused(name, wrong):
 
 @pytest.mark.parametrize(
     ("kind", "stroke_size"),
-    [(kind, 2 if kind.amount == "stroke_size" else 1) for kind in KINDS] + [(Registration, 2)],
+    [(kind, 2 if kind.amount == "stroke_size" else 1) for kind in KINDS],
 )
 def test_what_lies_beyond_its_reach_has_no_part_in_a_filtered_pixel(kind, stroke_size):
     reach = kind.reach(0, stroke_size)
@@ -92,6 +91,11 @@ def test_the_reaches_add_up_in_the_order_of_the_filters():
     both = models.Ground(flatten=1.0, tone=1.0, simplify=1.0)
     expected = 4 * (50 + steps[0] + steps[1]) + steps[2] + simplification.reach(0, 4)
     assert finish.reach(50, both, 4) == expected
+    # Once the painting at the network's own scale is there, only what is done to it later matters.
+    later = 4 * steps[1] + steps[2] + simplification.reach(0, 4)
+    assert finish.large_reach(both, 4) == later < expected
+    assert finish.prepared_reach(both) == simplification.reach(0, 1)
+    assert finish.prepared_reach(models.Ground(tone=1.0)) == 0
 
 
 def test_a_plain_ground_does_nothing():
@@ -117,6 +121,17 @@ def test_the_corner_of_a_finished_picture_is_the_finished_corner():
     ground = replace(EVERYTHING, register=0.0, tone=0.0, flatten=0.0)  # which read what is around
     done = Finish.of(Original(photo), ground)
     assert torch.equal(done.on(painting[..., :60, :41]), done.on(painting)[..., :60, :41])
+
+
+@pytest.mark.parametrize("stroke_size", [1, 2, 4])
+def test_what_is_done_small_and_then_large_is_all_that_is_done(stroke_size):
+    photo = picture(64, 96)
+    painting = picture(64 // stroke_size, 96 // stroke_size, seed=1)
+    original = Original(photo, [(16, 32)], stroke_size)
+    small = Finish.small(original.reduced, EVERYTHING).on(painting, 0.7)
+    assert small.shape == painting.shape and not torch.equal(small, painting)
+    both = Finish.large(original, EVERYTHING).on(small, 0.7)
+    assert torch.equal(both, Finish.of(original, EVERYTHING).on(painting, 0.7))
 
 
 def test_memory_counts_once_what_filters_share():
