@@ -23,6 +23,7 @@ from app.limits import CONTENT_BYTES, LIMITS, Limits
 from app.look import AS_THE_STYLE, Look
 from app.region_painter import Held, RegionPainter
 from app.regions import Region
+from app.tiles import Box
 from models.network import STRIDE
 from models.precision import AUTO, chosen
 from models.strokes import Canvas
@@ -308,22 +309,28 @@ class Painter:
             result = mapped.new_pixels(rgb.shape, self.limits.in_memory)
             for tile in plan:
                 self._share_cores()
-                photo = images.to_tensor(rgb[tile.core.slices]).to(self.device)
-                painted = photo
+                painted: torch.Tensor | None = None  # the photo, where nothing is
                 for painter in painters:
                     covered = painter.coverage(tile.core)
                     if covered is None or covered.any():
                         alone = not tiled and painter.held is None
                         content = self._contents.of(painter) if alone else None
-                        own = painter.paint(tile, photo, covered, content)
-                        painted = own if covered is None else torch.lerp(painted, own, covered)
+                        own = painter.paint(tile, covered, content)
+                        if covered is not None:
+                            below = self._tensor(rgb, tile.core) if painted is None else painted
+                            own = torch.lerp(below, own, covered)
+                        painted = own
                     steps.next_pass()
-                result[tile.core.slices] = images.to_rgb(painted)
+                core = rgb[tile.core.slices]
+                result[tile.core.slices] = core if painted is None else images.to_rgb(painted)
                 mapped.let_go(rgb, result)
             return result
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def _tensor(self, rgb: np.ndarray, box: Box) -> torch.Tensor:
+        return images.to_tensor(rgb[box.slices]).to(self.device)
 
     def _built_in_style(self, name: str) -> models.StyleCode | None:
         if name in self._built_in:

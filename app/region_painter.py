@@ -198,11 +198,14 @@ class RegionPainter:
             simplified = self._prepared(strip)
             if kept is not None:
                 kept[..., top : top + simplified.shape[-2], :] = simplified
-            own.append(reduced(self._tensor(strip), self.stroke_size))
             seen.append(reduced(simplified, self.stroke_size))
+            if self.look.strength < 1:  # else nobody asks for it
+                own.append(reduced(self._tensor(strip), self.stroke_size))
             tell()
         self._simplified = kept
-        return torch.cat(own, 2), torch.cat(seen, 2)
+        whole = torch.cat(seen, 2)
+        rows, columns = (-(-side // self.stroke_size) for side in (height, width))
+        return torch.cat(own, 2) if own else whole[..., :rows, :columns], whole
 
     def _prepared(self, box: Box) -> Tensor:
         """What filters see of a box of the photo, padded where it ends where the photo does.
@@ -247,14 +250,13 @@ class RegionPainter:
     def paint(
         self,
         tile: tiles.Tile,
-        photo: Tensor,
         covered: Tensor | None,
         content: models.Content | None = None,
     ) -> Tensor:
         """The tile's core in the region's style, also where the region is not.
 
         Args:
-            photo, covered: of the core: the photo, (1, 3, h, w), and its :meth:`coverage`.
+            covered: the core's :meth:`coverage`.
             content: what :meth:`encode` gave, where the tile is the whole photo.
         """
         held = self.held
@@ -268,6 +270,9 @@ class RegionPainter:
             rows, columns = tile.core.within(tile.crop).slices
             painted = painted[..., rows, columns]
         matching = None if held is None else held.matching
+        if self.look.keep_color is None:
+            return painted
+        photo = self._tensor(tile.core)
         return color.kept(self.look.keep_color, photo, painted, covered, matching)
 
     def _repaint(

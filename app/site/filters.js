@@ -199,7 +199,7 @@ function places(length, times, cells) {
   return { low, high, share };
 }
 
-// The same with cubic curves (of the steepness -0.75) through four pixels.
+// The same with cubic curves (of the steepness -0.5) through four pixels, or those that there are.
 function enlargedSmoothly(image, times) {
   const { channels } = image;
   let from = image;
@@ -212,6 +212,9 @@ function enlargedSmoothly(image, times) {
       const base = Math.floor(place);
       const t = place - base;
       const weights = [outer(1 + t), inner(t), inner(1 - t), outer(2 - t)];
+      for (let k = 0; k < 4; k++) if (base - 1 + k < 0 || base - 1 + k >= cells) weights[k] = 0;
+      const total = weights[0] + weights[1] + weights[2] + weights[3];
+      for (let k = 0; k < 4; k++) weights[k] /= total;
       const taps = weights.map((_, k) => Math.min(cells - 1, Math.max(0, base - 1 + k)));
       for (let c = 0; c < channels; c++) {
         if (vertical) {
@@ -236,8 +239,8 @@ function enlargedSmoothly(image, times) {
   }
   return from;
 }
-const inner = (t) => (1.25 * t - 2.25) * t * t + 1;
-const outer = (t) => ((-0.75 * t + 3.75) * t - 6) * t + 3;
+const inner = (t) => (1.5 * t - 2.5) * t * t + 1;
+const outer = (t) => ((-0.5 * t + 2.5) * t - 4) * t + 2;
 
 // The mean of every window, the border repeated outside.
 function windows(maps, radius) {
@@ -368,22 +371,20 @@ export function enlargedAsPhoto(picture, light, size, { radius, edges }) {
   const small = blockMeans(light, size);
   const line = lines(small, picture, radius, edges);
   const area = picture.height * picture.width;
-  const strokes = map(3, picture.height, picture.width);
+  const own = map(3, picture.height, picture.width);
   for (let c = 0; c < 3; c++) {
     for (let i = 0; i < area; i++) {
       const j = c * area + i;
-      strokes.data[j] = picture.data[j] - (line.data[j] * small.data[i] + line.data[3 * area + j]);
+      own.data[j] = picture.data[j] - line.data[j] * small.data[i];
     }
   }
-  const out = enlargedSmoothly(strokes, size);
+  const out = enlargedSmoothly(own, size);
   const whole = height * width;
   for (let c = 0; c < 3; c++) {
-    const pick = (from) => enlarged(channel(line, from), size, height, width).data;
-    const slope = pick(c);
-    const offset = pick(3 + c);
+    const slope = enlarged(channel(line, c), size, height, width).data;
     for (let i = 0; i < whole; i++) {
       const j = c * whole + i;
-      out.data[j] = limited(out.data[j] + slope[i] * light.data[i] + offset[i]);
+      out.data[j] = limited(out.data[j] + slope[i] * light.data[i]);
     }
   }
   return out;
@@ -518,32 +519,30 @@ export function shaded(picture, photo, light, share, amount, strength, about, we
   const line = enlarged(
     lines(channel(fine, 0), channel(fine, 1), about.radius, about.edges), about.fine, height, width,
   );
-  const weighted = map(5, height, width);
+  // How far the photo's chroma, red's and blue's, is from the painting's; and its mean over the skin.
+  const weighted = map(3, height, width);
+  const away = map(2, height, width);
   for (let i = 0; i < area; i++) {
     const w = amount * share.data[i];
-    weighted.data[i] = w * (picture.data[i] - own.data[i]);
-    weighted.data[area + i] = w * (picture.data[2 * area + i] - own.data[i]);
-    weighted.data[2 * area + i] = w * (photo.data[i] - light.data[i]);
-    weighted.data[3 * area + i] = w * (photo.data[2 * area + i] - light.data[i]);
-    weighted.data[4 * area + i] = w;
+    for (const color of [0, 1]) {
+      const from = 2 * color * area + i; // red, then blue
+      const more = photo.data[from] - light.data[i] - (picture.data[from] - own.data[i]);
+      away.data[color * area + i] = more;
+      weighted.data[color * area + i] = w * more;
+    }
+    weighted.data[2 * area + i] = w;
   }
   const cells = around(blockMeans(weighted, about.cell), about.complexion);
-  const means = enlarged(cells, about.cell, height, width);
+  const few = cells.height * cells.width;
+  for (let i = 0; i < 2 * few; i++) cells.data[i] /= Math.max(cells.data[2 * few + (i % few)], 1e-3);
+  const means = enlarged(map(2, cells.height, cells.width, cells.data.subarray(0, 2 * few)), about.cell, height, width);
   const [ofRed, ofGreen, ofBlue] = weights;
   const out = map(3, height, width);
   for (let i = 0; i < area; i++) {
     const w = strength * amount * share.data[i];
-    const weight = Math.max(means.data[4 * area + i], 1e-3);
     const missing = line.data[area + i] + line.data[i] * light.data[i];
-    const moves = [0, 1].map((color) => {
-      const from = 2 * color * area + i; // red, then blue
-      const chroma = picture.data[from] - own.data[i];
-      const wanted = photo.data[from] - light.data[i];
-      const mean = means.data[color * area + i] / weight;
-      const theirs = means.data[(2 + color) * area + i] / weight;
-      return w * (mean + (wanted - theirs) + about.own * (theirs - mean) - chroma);
-    });
-    const [red, blue] = moves;
+    const red = w * (away.data[i] - (1 - about.own) * means.data[i]);
+    const blue = w * (away.data[area + i] - (1 - about.own) * means.data[area + i]);
     const green = -(ofRed * red + ofBlue * blue) / ofGreen;
     const more = w * missing;
     out.data[i] = limited(picture.data[i] + more + red);
@@ -571,7 +570,7 @@ export function grained(picture, paper, side, amount, top, left) {
 const modulo = (a, b) => ((a % b) + b) % b;
 
 // The outlines of what a photo shows, 0 to 1: models/finish/outlines.py.
-export function ink(photo, light, about) {
+export function ink(photo, light, size, about) {
   const { height, width } = photo;
   const area = height * width;
   const step = blurred(light, about.width);
@@ -579,7 +578,7 @@ export function ink(photo, light, about) {
   for (let i = 0; i < area; i++) step.data[i] -= wide.data[i];
   const directions = edges(photo, about);
   const few = directions.columns;
-  const out = map(1, height, width);
+  const small = map(1, height, width);
   const taps = [];
   let weights = 1;
   for (let sample = 1; sample <= about.samples; sample++) {
@@ -598,9 +597,13 @@ export function ink(photo, light, about) {
         const [distance, weight] = taps[k];
         total += weight * between(step, x + distance * across, y + distance * down);
       }
-      const darker = -total / weights - about.faintest;
-      out.data[y * width + x] = darker > 0 ? Math.tanh(about.contrast * darker) : 0;
+      small.data[y * width + x] = -total / weights;
     }
+  }
+  const out = size > 1 ? enlargedSmoothly(small, size) : small;
+  for (let i = 0; i < out.data.length; i++) {
+    const darker = out.data[i] - about.faintest;
+    out.data[i] = darker > 0 ? Math.tanh(about.contrast * darker) : 0;
   }
   return out;
 }

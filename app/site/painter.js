@@ -46,7 +46,7 @@ export class Painter {
     if (ground.faces > 0) reach = Math.max(reach + about.faces.read, about.faces.counted + about.faces.read);
     if (size > 1) reach = size * (reach + about.enlargement.reach);
     if (ground.tone > 0) reach += about.tone.reach;
-    if (ground.outlines > 0) reach = Math.max(reach, about.outlines.reach);
+    if (ground.outlines > 0) reach = Math.max(reach, size > 1 ? size * (about.outlines.reach + 3) : about.outlines.reach);
     if (ground.simplify > 0) reach += about.simplification.reach;
     return reach;
   }
@@ -273,16 +273,14 @@ export class Painter {
     }
     painted = filters.simplified(painted, strength * ground.flatten, about.simplification);
     // What the network's own scale is enough for is done there.
-    if (ground.register > 0 || ground.faces > 0) {
-      const less = size > 1 ? filters.blockMeans(photo, size) : photo;
-      if (ground.register > 0) {
-        painted = filters.registered(painted, less, strength * ground.register, about.registration, about.luma);
-      }
-      if (ground.faces > 0) {
-        const shown = size > 1 ? filters.luma(less, about.luma) : light;
-        const share = filters.skin(less, shown, about.faces, about.luma);
-        painted = filters.shaded(painted, less, shown, share, ground.faces, strength, about.faces, about.luma);
-      }
+    const less = size > 1 ? filters.blockMeans(photo, size) : photo;
+    const shown = size > 1 ? filters.luma(less, about.luma) : light;
+    if (ground.register > 0) {
+      painted = filters.registered(painted, less, strength * ground.register, about.registration, about.luma);
+    }
+    if (ground.faces > 0) {
+      const share = filters.skin(less, shown, about.faces, about.luma);
+      painted = filters.shaded(painted, less, shown, share, ground.faces, strength, about.faces, about.luma);
     }
     if (size > 1) painted = filters.enlargedAsPhoto(painted, light, size, about.enlargement);
     if (ground.tint > 0) filters.tinted(painted, photo, light, strength * ground.tint);
@@ -292,7 +290,7 @@ export class Painter {
       filters.grained(painted, canvas.grain, about.canvas.side, strength * ground.grain, box.top, box.left);
     }
     if (ground.outlines > 0) {
-      filters.printed(painted, filters.ink(photo, light, about.outlines), strength * ground.outlines);
+      filters.printed(painted, filters.ink(less, shown, size, about.outlines), strength * ground.outlines);
     }
     return filters.cropped(painted, 0, 0, rows, columns);
   }

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from models.finish import guided
@@ -62,9 +61,7 @@ def enlarged(picture: Tensor, light: Tensor) -> Tensor:
     """
     size = light.shape[-1] // picture.shape[-1]
     small = reduced(light, size)
-    slope, offset = guided.lines(small, picture, RADIUS, EDGES)
-    # What the photo does not say: the strokes.
-    strokes = picture - (slope * small + offset)
-    strokes = F.interpolate(strokes, scale_factor=size, mode="bicubic", align_corners=False)
-    slope, offset = guided.enlarged(slope, size), guided.enlarged(offset, size)
-    return (strokes + slope * light + offset).clamp(-1, 1)
+    slope, _ = guided.lines(small, picture, RADIUS, EDGES)
+    # What the photo does not say: the strokes, and the colors of areas.
+    own = guided.smoothly_enlarged(picture - slope * small, size)
+    return own.addcmul_(guided.enlarged(slope, size), light).clamp_(-1, 1)

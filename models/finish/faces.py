@@ -115,9 +115,8 @@ def shaded(picture: Tensor, photo: Tensor, share: Tensor, strength: float = 1.0)
     slope, offset = guided.enlarged(line, FINE)[..., :height, :width].split(1, 1)
     missing = torch.addcmul(offset, slope, light)
     # Red and blue less luma; green's part follows, since a chroma has no luma.
-    chroma, wanted = picture[:, ::2] - own, photo[:, ::2] - light
-    mean, wanted_mean = _complexion(chroma, wanted, share)
-    move = mean + (wanted - wanted_mean) + OWN * (wanted_mean - mean) - chroma
+    away = (photo[:, ::2] - light) - (picture[:, ::2] - own)
+    move = away - (1 - OWN) * _complexion(away, share)
     share = strength * share
     red, blue = (share * move).split(1, 1)
     of_red, of_green, of_blue = LUMA
@@ -125,15 +124,12 @@ def shaded(picture: Tensor, photo: Tensor, share: Tensor, strength: float = 1.0)
     return (picture + share * missing + torch.cat([red, green, blue], 1)).clamp(-1, 1)
 
 
-def _complexion(chroma: Tensor, wanted: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """The means of two chromas (B, 2, H, W) over the skin around."""
+def _complexion(chroma: Tensor, share: Tensor) -> Tensor:
+    """The mean of a chroma (B, 2, H, W) over the skin around."""
     height, width = share.shape[-2:]
-    weighted = torch.cat([share * chroma, share * wanted, share], 1)
-    cells = _around(F.avg_pool2d(weighted, CELL, ceil_mode=True), COMPLEXION)
-    whole = guided.enlarged(cells, CELL)[..., :height, :width]
-    first, second, weight = whole.split((2, 2, 1), 1)
-    weight = weight.clamp_min(1e-3)
-    return first / weight, second / weight
+    weighted = F.avg_pool2d(torch.cat([share * chroma, share], 1), CELL, ceil_mode=True)
+    sums, weight = _around(weighted, COMPLEXION).split((2, 1), 1)
+    return guided.enlarged(sums / weight.clamp_min(1e-3), CELL)[..., :height, :width]
 
 
 def _around(cells: Tensor, radius: int) -> Tensor:

@@ -8,6 +8,9 @@ The difference is averaged along the edges, so that a line is one stroke and not
 Kang, Lee and Chui, "Coherent Line Drawing", 2007, and Winnemoeller, Kyprianidis and Olsen, "XDoG:
 An eXtended Difference-of-Gaussians Compendium", 2012. They follow an edge around its bends; over so
 few pixels, straight steps to both sides give the same lines in a quarter of the time.
+
+Larger strokes have wider lines: the difference is read at the network's own scale, and becomes ink
+at full size, where its borders are as sharp as any.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.finish import guided
 from models.finish.filter import Filter, Original, corner
 from models.measures import gray
 
@@ -60,24 +64,29 @@ class Outlines(Filter):
 
     @classmethod
     def of(cls, original: Original, amount: float) -> Outlines:
-        return cls(amount * ink(original.photo))
+        return cls(amount * ink(original.reduced.photo, original.stroke_size))
 
     def on(self, picture: Tensor, strength: float) -> Tensor:
         return printed(picture, strength * corner(self.ink, picture))
 
     @staticmethod
     def reach(before: int, stroke_size: int) -> int:
-        return max(before, REACH)  # drawn from the photo alone
+        # Drawn from the photo alone; enlarging reads two pixels beside.
+        return max(before, REACH if stroke_size == 1 else stroke_size * (REACH + 3))
 
 
 @torch.no_grad()
-def ink(image: Tensor) -> Tensor:
-    """How much ink there is: images (B, 3, H, W) in [-1, 1] -> (B, 1, H, W), 0 to 1."""
+def ink(image: Tensor, times: int = 1) -> Tensor:
+    """How much ink there is: images (B, 3, h, w) in [-1, 1] -> (B, 1, times h, times w), 0 to 1.
+
+    Args:
+        times: how many times as large, and as wide, the lines are drawn.
+    """
     with torch.autocast(image.device.type, enabled=False):
         image = image.float()
         luma = gray(image)
         step = _blurred(luma, WIDTH) - _blurred(luma, AROUND * WIDTH)
-        darker = -_along(step, _directions(image))
+        darker = guided.smoothly_enlarged(-_along(step, _directions(image)), times)
         return torch.tanh(CONTRAST * (darker - FAINTEST).clamp_min(0))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from torch import Tensor
 from models.finish.filter import Filter, Original
 
 STEPS = 8
-BAND = 128  # rows
+BLOCK = 192, 512  # rows and columns: with what each pixel knows they stay in a processor's cache
 REACH = STEPS + 1  # pixels: each step carries what a pixel knows one further, and so does the end
 
 
@@ -52,13 +53,19 @@ def simplified(image: Tensor, amount: float) -> Tensor:
     result = image.clone()
     if not amount > 0:
         return result
-    # Band by band, each with what it reaches: that much stays in a processor's cache. All of them
-    # share their memory: new memory costs more than a sum.
+    # Block by block, each with what it reaches. All of them share their memory: new memory costs
+    # more than a sum.
     memory = [image.new_empty(0) for _ in range(5)]
-    for top in range(0, image.shape[-2], BAND):
-        first, bottom = max(0, top - REACH), top + BAND
-        band = _simplified(image[..., first : bottom + REACH, :], amount, memory)
-        result[..., top:bottom, :] = band[..., top - first : bottom - first, :]
+    rows, columns = (
+        [(max(0, start - REACH), start, start + size) for start in range(0, side, size)]
+        for side, size in zip(image.shape[-2:], BLOCK, strict=True)
+    )
+    for (above, top, bottom), (before, left, right) in itertools.product(rows, columns):
+        part = image[..., above : bottom + REACH, before : right + REACH]
+        part = _simplified(part, amount, memory)
+        result[..., top:bottom, left:right] = part[
+            ..., top - above : bottom - above, left - before : right - before
+        ]
     return result
 
 
@@ -71,13 +78,17 @@ def _simplified(image: Tensor, amount: float, memory: Sequence[Tensor]) -> Tenso
     for given in (field, ahead, new):
         given.zero_()  # the last row's steps down and the last column's across stay 0
     step, pace = 1 / (8 * amount), 1.0
-    for _ in range(STEPS):
-        _less(image, ahead, amount, x)
+    for number in range(1, STEPS + 1):
+        if number == 1:
+            x.copy_(image)
+        else:
+            _less(image, ahead, amount, x)
         _ahead_by(ahead[0, ..., :-1, :], x[..., 1:, :], x[..., :-1, :], step, new[0, ..., :-1, :])
         _ahead_by(ahead[1, ..., :-1], x[..., 1:], x[..., :-1], step, new[1, ..., :-1])
-        new /= _length(new, length).clamp_min_(1)
+        new *= _square(new, length).clamp_min_(1).rsqrt_()
         next_pace = (1 + (1 + 4 * pace**2) ** 0.5) / 2
-        torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
+        if number < STEPS:
+            torch.lerp(field, new, 1 + (pace - 1) / next_pace, out=ahead)
         field, new, pace = new, field, next_pace
     return _less(image, field, amount, x)
 
@@ -96,14 +107,14 @@ def _ahead_by(start: Tensor, to: Tensor, of: Tensor, step: float, out: Tensor) -
     torch.add(start, out, alpha=step, out=out)
 
 
-def _length(field: Tensor, out: Tensor) -> Tensor:
-    """The length of what a field has at each pixel, all colors together: (B, 1, H, W)."""
+def _square(field: Tensor, out: Tensor) -> Tensor:
+    """The squared length of what a field has at a pixel, all colors together: (B, 1, H, W)."""
     # As one norm over two dimensions it takes ten times as long.
     first, *others = [plane for direction in field.unbind() for plane in direction.split(1, 1)]
     torch.mul(first, first, out=out)
     for plane in others:
         out.addcmul_(plane, plane)
-    return out.sqrt_()
+    return out
 
 
 def _less(image: Tensor, field: Tensor, amount: float, out: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 
 from app import images
 from models.finish import outlines
+from models.finish.filter import Original
 from models.finish.outlines import REACH, ink, printed
 
 
@@ -29,6 +30,18 @@ def test_an_edge_has_its_line_on_the_dark_side():
     found = ink(edge)[0, 0]
     assert float(found[:, 18:20].min()) > 0.9 and float(found[:, 20:].max()) < 0.01
     assert torch.allclose(ink(edge.mT).mT, ink(edge), atol=1e-4)  # any direction alike
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_larger_strokes_have_wider_lines_with_borders_as_sharp(size):
+    side, line = 24 * size, 2 * size
+    page = torch.full((1, 3, side, side), 0.5)
+    page[..., 10 * size : 10 * size + line, :] = -0.5
+    drawn = outlines.Outlines.of(Original(page, stroke_size=size), 1.0).ink[0, 0, :, side // 2]
+    dark = int((drawn > 0.9).sum())
+    assert line <= dark <= 2 * line
+    # The way from paper to ink is shorter than the line is wide.
+    assert int(((drawn > 0.1) & (drawn < 0.9)).sum()) <= 2 * size
 
 
 @pytest.mark.parametrize("degrees", [0, 25, 45, 70, 90, 135])

@@ -36,7 +36,7 @@ def test_the_photo_itself_is_not_written_to(photo):
 
 def test_many_steps_come_to_what_scikit_image_finds(photo, monkeypatch):
     monkeypatch.setattr(simplification, "STEPS", 400)
-    monkeypatch.setattr(simplification, "BAND", 1000)
+    monkeypatch.setattr(simplification, "BLOCK", (1000, 1000))
     gray = photo.mean(1, keepdim=True)  # its colors are apart there
     # |x - image|^2 / (2 weight) + TV(x), of a picture in [0, 1] whose steps are half as large
     expected = denoise_tv_chambolle(
@@ -52,7 +52,7 @@ def test_the_few_steps_go_most_of_the_way(photo, monkeypatch):
 
     few = energy(simplified(photo, 0.3))
     monkeypatch.setattr(simplification, "STEPS", 400)
-    monkeypatch.setattr(simplification, "BAND", 1000)
+    monkeypatch.setattr(simplification, "BLOCK", (1000, 1000))
     best = energy(simplified(photo, 0.3))
     assert best <= few < best + 0.15 * (energy(photo) - best)
 
@@ -79,7 +79,7 @@ def test_what_is_out_of_reach_has_no_part(photo):
 
 def test_bands_leave_no_trace(photo, monkeypatch):
     whole = simplified(photo, 0.6)
-    monkeypatch.setattr(simplification, "BAND", 24)
+    monkeypatch.setattr(simplification, "BLOCK", (24, 40))
     torch.testing.assert_close(simplified(photo, 0.6), whole, rtol=0, atol=1e-6)
 
 
