@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import Field, asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -254,8 +254,11 @@ def counted_as(outcome: Outcome) -> str:
     return "done before" if outcome.already_done else outcome.status
 
 
-def report(outcome: Outcome, as_json: bool) -> None:
-    """What a command says of one picture: a line a note and a failure, and JSON if asked for."""
+def report(outcome: Outcome, as_json: bool, to: TextIO | None = None) -> None:
+    """What a command says of one picture: a line a note and a failure, and JSON if asked for.
+
+    to: where JSON goes, if not to stdout.
+    """
     name = images.one_line(outcome.input)
     lines = [f"{name}: {note}" for note in outcome.notes]
     # After --resume a line for each of the thousands that were done would bury the others.
@@ -265,8 +268,9 @@ def report(outcome: Outcome, as_json: bool) -> None:
         tqdm.write(line, file=sys.stderr)
     if as_json:
         # tqdm.write lifts a progress bar out of the way where both streams are one terminal.
-        tqdm.write(json.dumps(asdict(outcome)), file=sys.stdout)
-        sys.stdout.flush()
+        to = to or sys.stdout
+        tqdm.write(json.dumps(asdict(outcome)), file=to)
+        to.flush()
 
 
 def summary(counts: Counter) -> str:

@@ -5,7 +5,9 @@
               memory in the first and the last tenth
     nodes     one of two machines killed (its processes, by their ids) at three random moments
     driver    the command killed with -9 at a random moment, and --resume
-    overhead  one machine of two cores against app.stylize on the same pictures, in turns
+    overhead  one machine of two cores against app.stylize on the same pictures of 512 px, in turns
+    limits    what the driver and the store have room for: pictures a second with workers that paint
+              nothing, and requests a second and a picture
     serve     20 clients for two minutes at twice the capacity, and a replica killed in between
 
 A Ray cluster of two nodes on this machine (``ray.cluster_utils.Cluster``) and an S3 server (``pip
@@ -33,20 +35,25 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from app import shipped
-from app.cluster import stores
+from app.batch import Outcome
+from app.cluster import command as clustered
+from app.cluster import engine, stores
+from app.cluster.plan import Plan
 from app.metrics import resident_bytes
 from benchmarks.reports import written
 from benchmarks.scale_batch import broken_ways, crops, encoded
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("batch", "nodes", "driver", "overhead", "serve")
+PARTS = ("batch", "nodes", "driver", "overhead", "limits", "serve")
 SMALL = (96, 128)  # pixels a side: what is compared are bytes
+SIDE = 512  # of overhead's pictures
 CLIENTS = 20
 
 # One thread's sums are the same each time. The workers of a cluster of one's own need not give way
@@ -92,13 +99,13 @@ def store() -> Iterator[str]:
 class Pictures:
     """Small pictures, every 50th broken, and what app.stylize makes of them."""
 
-    def __init__(self, folder: Path, count: int, sides: tuple[int, int] = SMALL) -> None:
+    def __init__(self, folder: Path, count: int, side: int | None = None) -> None:
         self.source, self.plain = folder / "photos", folder / "plain"
         self.source.mkdir(parents=True)
         ways, broken = broken_ways(), 0
-        for i, crop in enumerate(crops(count, *sides, seed=21)):
+        for i, crop in enumerate(crops(count, *SMALL, seed=21)):
             suffix = ("jpg", "png", "webp")[i % 3]
-            data = encoded(crop, suffix)
+            data = encoded(crop if side is None else crop.resize((side, side)), suffix)
             if i % 50 == 49:
                 data, broken = ways[broken % len(ways)](data), broken + 1
             (self.source / f"{i:05d}.{suffix}").write_bytes(data)
@@ -148,7 +155,8 @@ class Command:
     """app.cluster as a program.
 
     Attributes:
-        outcomes: lines that it printed. memory: its resident bytes after each.
+        outcomes: lines that it printed. memory: its resident bytes after each. odd: what else it
+            printed to stdout, where nothing else belongs.
     """
 
     def __init__(self, source: str, out: str, address: str, *more: str) -> None:
@@ -165,13 +173,19 @@ class Command:
         )
         self.outcomes: list[dict] = []
         self.memory: list[int] = []
+        self.odd: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.program.stdout is not None
         for line in self.program.stdout:
-            self.outcomes.append(json.loads(line))
+            try:
+                outcome = json.loads(line)
+            except ValueError:
+                self.odd.append(line)
+                continue
+            self.outcomes.append(outcome)
             self.memory.append(resident_bytes(self.program.pid) or 0)
 
     def until(self, outcomes: int) -> bool:
@@ -197,7 +211,8 @@ class Command:
 def judged(command: Command, code: int, results: dict, wanted: dict, pictures: Pictures) -> dict:
     """What a run came to."""
     counts = Counter(outcome["status"] for outcome in command.outcomes)
-    failed = {Path(o["input"].partition("?")[0]).name for o in command.outcomes if o["reason"]}
+    failed = [o for o in command.outcomes if o["status"] == "failed"]
+    names = {Path(o["input"].partition("?")[0]).name for o in failed}
     tenth = max(1, len(command.memory) // 10)
     first, last = command.memory[:tenth], command.memory[-tenth:]
     report = {
@@ -205,17 +220,18 @@ def judged(command: Command, code: int, results: dict, wanted: dict, pictures: P
         "results": len(results),
         "equal": sum(results.get(name) == data for name, data in wanted.items()),
         "wanted": len(wanted),
-        "failed_by_name": len(failed),
+        "failed_by_name": len(names),
         "broken": pictures.broken,
         "statuses": dict(counts),
         "exit_code": code,
+        "lines_that_are_no_outcome": len(command.odd),
     }
     if first:
         report |= {
             "driver_MB_first_tenth": round(statistics.mean(first) / 2**20, 1),
             "driver_MB_last_tenth": round(statistics.mean(last) / 2**20, 1),
         }
-    if code not in (0, 1):
+    if code not in (0, 1) or report["equal"] < len(wanted):
         report["said"] = command.said()[-2000:]
     return report
 
@@ -282,28 +298,83 @@ def measured_driver(options: str, pictures: Pictures, wanted: dict, cluster: Any
     return judged(command, code, downloaded(out), wanted, pictures) | {"before": before}
 
 
-def measured_overhead(folder: Path, count: int, rounds: int) -> dict:
-    pictures = Pictures(folder, count, (300, 301))
-    env, ratios, seconds = os.environ | ALONE, [], []
+def measured_overhead(folder: Path, count: int, rounds: int) -> Iterator[dict]:
+    """What is known after each command."""
+    pictures = Pictures(folder, count, SIDE)
     common = [str(pictures.source), "--style", "monet", "--device", "cpu", "--overwrite"]
-    plain = [sys.executable, "-m", "app.stylize", *common, "--jobs", "2"]
-    ours = [sys.executable, "-m", "app.cluster", *common, "--address", "local"]
+    # Two threads for the plain batch: each of its two painters then has a core.
+    commands = {
+        "plain_s": ([sys.executable, "-m", "app.stylize", *common, "--jobs", "2"], "2"),
+        "cluster_s": ([sys.executable, "-m", "app.cluster", *common, "--address", "local"], "1"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds):
-        took = []
-        # Two threads for the plain batch: each of its two painters then has a core.
-        for command, threads in ((plain, "2"), (ours, "1")):
+        for name, (command, threads) in commands.items():
             started = time.perf_counter()
-            subprocess.run(
-                [*command, "--out", str(folder / "out")],
+            ended = subprocess.run(
+                [*command, "--out", str(folder / name)],
                 cwd=ROOT,
-                env=env | {"OMP_NUM_THREADS": threads},
+                env=os.environ | ALONE | {"OMP_NUM_THREADS": threads},
                 stderr=subprocess.DEVNULL,
                 check=False,
             )
-            took.append(time.perf_counter() - started)
-        seconds.append([round(each, 1) for each in took])
-        ratios.append(took[1] / took[0])
-    return {"count": count, "plain_and_cluster_s": seconds, "ratio": round(min(ratios), 3)}
+            seconds[name].append(round(time.perf_counter() - started, 1))
+            report = {"pictures": count, "pixels": SIDE, **seconds, "exit_code": ended.returncode}
+            if all(seconds.values()):
+                least = {name: min(each) for name, each in seconds.items()}
+                report["ratio"] = round(least["cluster_s"] / least["plain_s"], 3)
+            yield report
+
+
+class PaintsNothing:
+    """In place of a worker: what is left is the driver's work."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, table: Any) -> dict[str, list[str]]:
+        done = [Outcome(str(name), "", "done") for name in table["input"]]
+        return {"outcome": [json.dumps(asdict(outcome)) for outcome in done]}
+
+
+def measured_limits(folder: Path, count: int) -> dict:
+    """The driver's and the store's, apart from one another."""
+    photos = folder / "photos"
+    photos.mkdir(parents=True)
+    for number in range(count):
+        (photos / f"{number:06d}.png").touch()  # nobody reads them
+    given = [str(photos), "--style", "monet", "--out", str(folder / "out"), "--address", "local"]
+    args = clustered._parser().parse_args([*given, "--device", "cpu"])
+    started = time.perf_counter()
+    plan = Plan(folder / "plan", args.out)
+    plan.fill(args.photos, args.format, args.recursive, listed=[])
+    planned = time.perf_counter() - started
+    memory, times = [], []
+    with engine.connected(args.address) as ray:
+        task = clustered._task(args)
+        started = time.perf_counter()
+        for _ in clustered.outcomes(args, plan, task, ray, PaintsNothing):
+            memory.append(resident_bytes() or 0)
+            times.append(time.perf_counter() - started)
+    tenth = max(1, count // 10)
+    report = {
+        "pictures": count,
+        "outcomes": len(times),
+        "planned_a_second": round(count / planned),
+        "first_after_s": round(times[0], 1),
+        "driver_a_second": round((len(times) - 1) / (times[-1] - times[0])),
+        "driver_MB_first_tenth": round(statistics.mean(memory[:tenth]) / 2**20, 1),
+        "driver_MB_last_tenth": round(statistics.mean(memory[-tenth:]) / 2**20, 1),
+    }
+    data = os.urandom(100_000)
+    with store() as options:
+        names = [f"s3://museum/limit/{number}.png{options}" for number in range(200)]
+        for name, call in (("puts", lambda name: stores.write(name, data)), ("gets", stores.read)):
+            started = time.perf_counter()
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                list(pool.map(call, names))
+            report[f"store_{name}_a_second"] = round(len(names) / (time.perf_counter() - started))
+    return report
 
 
 def measured_serve(minutes: float) -> dict:
@@ -416,6 +487,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="pictures of batch")
     parser.add_argument("--fewer", type=int, default=200, help="of nodes, driver and overhead")
     parser.add_argument("--rounds", type=int, default=2, help="of overhead")
+    parser.add_argument("--many", type=int, default=200_000, help="pictures of limits")
     parser.add_argument("--minutes", type=float, default=2.0, help="of serve")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -435,8 +507,14 @@ def main() -> int:
             print(part, json.dumps(report[part]), flush=True)
             written(report, args.out)
         if "overhead" in args.only:
-            report["overhead"] = measured_overhead(folder / "overhead", args.fewer, args.rounds)
-            print("overhead", json.dumps(report["overhead"]), flush=True)
+            for known in measured_overhead(folder / "overhead", args.fewer, args.rounds):
+                report["overhead"] = known
+                print("overhead", json.dumps(known), flush=True)
+                written(report, args.out)
+        if "limits" in args.only:
+            report["limits"] = measured_limits(folder / "limits", args.many)
+            print("limits", json.dumps(report["limits"]), flush=True)
+            written(report, args.out)
         if "serve" in args.only:
             report["serve"] = measured_serve(args.minutes)
             print("serve", json.dumps(report["serve"]), flush=True)

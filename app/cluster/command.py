@@ -6,6 +6,7 @@ Exit codes: as app.stylize's.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import math
@@ -17,7 +18,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -31,8 +32,9 @@ from app.options import positive
 from app.out import check_out
 from app.painter import Painter
 
-_BLOCK = 16  # photos that a worker is handed at a time, at most
+_BLOCK = 16  # photos that a worker is handed at a time
 _BLOCKS_EACH = 8  # at least so many for each worker, so that all end at about the same time
+_BLOCKS = 10_000  # and in all at most: the command's memory grows with them, not with the photos
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,9 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
         for note in plan.notes:
             print(images.one_line(note), file=sys.stderr)
+        own = sys.stdout
         try:
-            with engine.connected(args.address) as ray:
-                return _run(args, plan, task, ray)
+            # Ray prints of machines that are lost and the like; stdout is for outcomes alone.
+            with contextlib.redirect_stdout(sys.stderr), engine.connected(args.address) as ray:
+                return _run(args, plan, task, ray, own)
         except CommandError as error:
             return _refused(parser, error)
 
@@ -70,15 +74,15 @@ def _refused(parser: argparse.ArgumentParser, error: Exception) -> int:
     return 2
 
 
-def _run(args: argparse.Namespace, plan: Plan, task: Task, ray: Any) -> int:
+def _run(args: argparse.Namespace, plan: Plan, task: Task, ray: Any, stdout: TextIO) -> int:
     counts: Counter[str] = Counter()
     started = time.perf_counter()
     with batch.stop_on_signals() as stop:
         progress = tqdm(total=len(plan), unit="picture", disable=None, dynamic_ncols=True)
         try:
-            for outcome in _outcomes(args, plan, task, ray):
+            for outcome in outcomes(args, plan, task, ray):
                 counts[stylize.counted_as(outcome)] += 1
-                stylize.report(outcome, args.json)
+                stylize.report(outcome, args.json, stdout)
                 progress.update()
                 if stop():
                     break
@@ -102,8 +106,13 @@ def _run(args: argparse.Namespace, plan: Plan, task: Task, ray: Any) -> int:
     return 1 if counts["failed"] or left else 0
 
 
-def _outcomes(
-    args: argparse.Namespace, plan: Plan, task: Task, ray: Any
+def block_size(photos: int, workers: int) -> int:
+    """How many photos a worker is handed at a time."""
+    return max(1, min(_BLOCK, photos // (_BLOCKS_EACH * workers)), math.ceil(photos / _BLOCKS))
+
+
+def outcomes(
+    args: argparse.Namespace, plan: Plan, task: Task, ray: Any, worker: type = RayWorker
 ) -> Iterator[batch.Outcome]:
     """Each photo's outcome, as they come: Ray Data paints block after block."""
     from ray import data  # `import ray` leaves it out
@@ -126,14 +135,14 @@ def _outcomes(
             f"no machine of the cluster has {args.num_cpus:g} CPUs and {args.num_gpus:g} GPUs "
             "for a worker"
         )
-    size = max(1, min(_BLOCK, len(plan) // (_BLOCKS_EACH * workers)))
+    size = block_size(len(plan), workers)
     if args.num_gpus:
-        size = max(size, min(_BLOCK, stylize.TOGETHER_ON_A_GPU))
+        size = max(size, stylize.TOGETHER_ON_A_GPU)
     data.DataContext.get_current().enable_progress_bars = False
     # Set when the module is imported, and only now to be changed.
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     painted = data.from_arrow_refs(list(_blocks(plan, size, ray))).map_batches(
-        RayWorker,
+        worker,
         fn_constructor_args=(task, tries),
         batch_size=None,  # a block as it is
         compute=data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers),

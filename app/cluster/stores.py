@@ -50,6 +50,8 @@ def path_of(address: str) -> PurePosixPath:
 
 def reason(error: BaseException) -> str:
     """Why a store didn't do what was asked of it, in a few words."""
+    if isinstance(error, StoreError):
+        return error.reason
     text = str(error)
     for sign, meaning in _MEANINGS.items():
         if sign.lower() in text.lower():
@@ -63,7 +65,8 @@ class StoreError(OSError):
     """A store didn't do what was asked of it; the message names the address and the reason."""
 
     def __init__(self, address: str, error: BaseException) -> None:
-        super().__init__(f"{images.one_line(address)}: {reason(error)}")
+        self.reason = reason(error)
+        super().__init__(f"{images.one_line(address)}: {self.reason}")
 
 
 @functools.lru_cache(64)
@@ -72,6 +75,11 @@ def _filesystem(root: str, options: str) -> Any:
 
     address = f"{root}?{options}" if options else root
     scheme = root.partition("://")[0]
+    if scheme == "s3" and "allow_delayed_open" not in options:
+        # A picture is then put by one request instead of three.
+        with contextlib.suppress(Exception):  # an older pyarrow knows nothing of it
+            once = f"{address}{'&' if options else '?'}allow_delayed_open=true"
+            return fs.FileSystem.from_uri(once)[0]
     try:
         filesystem, _ = fs.FileSystem.from_uri(address)
     except Exception as error:

@@ -1,9 +1,12 @@
 """What is wrong with a cluster's command is said in one line, before any work."""
 
+import json
 import socket
+from contextlib import contextmanager
 
 import pytest
 
+from app.batch import Outcome
 from app.cluster import command, engine
 
 OPTIONS = ["photo.jpg", "--style", "monet", "--out", "out"]
@@ -65,3 +68,32 @@ def test_a_wrong_style_and_a_place_that_cannot_be_written_are_told_before_ray_st
     assert "--out" in line and "written" in line
     line = refusal(capsys, *given, "--style", "dots", "--out", f"file://{tmp_path}/file/x")
     assert "--out" in line and "cannot be written to" in line
+
+
+def test_stdout_has_outcomes_alone_whatever_ray_prints(
+    capsys, installed, checkpoint, tmp_path, monkeypatch
+):
+    @contextmanager
+    def noisy(address):
+        print("(raylet) a node is gone")
+        yield None
+
+    def outcomes(*given):
+        print("(raylet) another one is gone")
+        yield Outcome("a.png", None, "failed", "is not a picture")
+
+    monkeypatch.setattr(engine, "connected", noisy)
+    monkeypatch.setattr(command, "outcomes", outcomes)
+    (tmp_path / "a.png").touch()
+    given = [str(tmp_path / "a.png"), "--checkpoint", str(checkpoint), "--style", "dots"]
+    assert command.main([*given, "--out", str(tmp_path / "out"), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["input"] for line in out.splitlines()] == ["a.png"]
+    assert "a node is gone" in err and "another one is gone" in err
+
+
+def test_workers_share_few_photos_evenly_and_many_in_no_more_than_so_many_blocks():
+    assert command.block_size(5, 4) == 1
+    assert command.block_size(1_000, 2) == 16
+    for photos in (200_000, 1_000_000, 30_000_000):
+        assert photos / command.block_size(photos, 64) <= 10_000
