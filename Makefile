@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 ONNX   := $(VENV)/npm/node_modules/onnxruntime-web
 
-.PHONY: demo test lint train-deps cluster-deps site-deps site site-serve clean
+.PHONY: demo test lint train-deps cluster-deps cluster-test site-deps site site-serve clean
 .DELETE_ON_ERROR:
 
 # Open the web demo on http://127.0.0.1:7860. Options: make demo ARGS="--port 8000"
@@ -46,6 +46,10 @@ try-npm: | $(PY)
 
 # Ray, for app.cluster and app.serve.
 cluster-deps: $(STAMPS)/run $(STAMPS)/cluster
+
+# What only a real Ray cluster shows; `make test` skips it without Ray. Options: make cluster-test ARGS=-x
+cluster-test: cluster-deps $(STAMPS)/dev
+	$(PY) -m pytest $(ARGS) tests/app/cluster tests/app/serve
 
 # The caches alone: weights, results and .venv stay.
 clean:

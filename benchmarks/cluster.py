@@ -393,10 +393,20 @@ def measured_serve(minutes: float) -> dict:
             stderr=subprocess.STDOUT,
         )
         try:
-            return _crowd(f"http://127.0.0.1:{port}", service, minutes)
+            report = _crowd(f"http://127.0.0.1:{port}", service, minutes)
         finally:
             service.terminate()
             service.wait()
+        log.seek(0)
+        lines = [json.loads(line) for line in log if line.startswith("{")]
+    painted = sorted(line["painted_s"] for line in lines if line["status"] == 200)
+    # As many as may be in hand, before the last of them is painted, by two or (one killed) by one.
+    most = 2 + queue
+    report["painted_p95_s"] = painted[int(0.95 * len(painted))] if painted else None
+    report["in_hand_at_most"] = most
+    if painted:
+        report["queue_limit_s"] = round(most * report["painted_p95_s"], 2)
+    return report
 
 
 def _crowd(address: str, service: subprocess.Popen, minutes: float) -> dict:
@@ -442,6 +452,8 @@ def _crowd(address: str, service: subprocess.Popen, minutes: float) -> dict:
         "clients": CLIENTS,
         "statuses": dict(Counter(status for _, status, _, _ in answers)),
         "of_its_photo": sum(right for *_, right in answers),
+        "asked_a_second": round(len(answers) / (60 * minutes), 1),
+        "painted_a_second": round(len(accepted) / (60 * minutes), 1),
         "killed_replicas": killed,
         "p50_s": round(statistics.median(accepted), 2) if accepted else None,
         "p95_s": round(accepted[int(0.95 * len(accepted))], 2) if accepted else None,

@@ -216,6 +216,8 @@ def _named(name: str, out: str, recursive: bool, notes: list[str]) -> Iterator[t
     elif kind == "file" or images.is_picture_name(name.partition("?")[0]):
         yield name, ""
         return
+    elif not stores.has_bucket(name):
+        raise CommandError(f"{name}: there is no such bucket")
     else:
         raise CommandError(f"{name}: no such folder or picture")
     any_found = False

@@ -174,6 +174,14 @@ def kind(address: str) -> str:
     return {fs.FileType.File: "file", fs.FileType.Directory: "folder"}.get(found, "nothing")
 
 
+def has_bucket(address: str) -> bool:
+    """Whether there is what an address begins with. Raises StoreError."""
+    base, mark, options = address.partition("?")
+    scheme, _, path = base.partition("://")
+    bucket = path.partition("/")[0]
+    return not bucket or kind(f"{scheme}://{bucket}{mark}{options}") != "nothing"
+
+
 def files(address: str, recursive: bool) -> Iterator[str]:
     """The addresses of a folder's files, sorted, a folder at a time; hidden ones left out.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import skimage.data
 from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
 
 from app import images
 from app.limits import Limits
@@ -239,6 +240,31 @@ def test_styles_health_and_documentation_are_there(easel):
     parameters = described.json()["paths"]["/stylize"]["post"]["parameters"]
     assert set(OPTIONS) < {parameter["name"] for parameter in parameters}
     assert all(name in docs.text for name in OPTIONS)
+
+
+def test_prometheus_reads_the_metrics(easel):
+    front = front_of(easel)
+    for _ in range(2):
+        post(front, "/stylize?style=dots", content=PHOTO)
+    post(front, "/stylize?style=dots", content=b"Dear diary")
+    (answer,) = ask(front, ("GET", "/metrics", {}))
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert all(family.documentation for family in families.values())
+    assert families["repaint_pictures_painted"].type == "counter"
+    assert families["repaint_queue"].type == "gauge"
+    values = {
+        (sample.name, sample.labels.get("le")): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert values["repaint_pictures_painted_total", None] == 2
+    assert values["repaint_refused_total", None] == 1
+    steps = families["repaint_answer_seconds"]
+    assert steps.type == "histogram"
+    counts = [sample.value for sample in steps.samples if sample.name.endswith("_bucket")]
+    assert counts == sorted(counts)
+    assert counts[-1] == values["repaint_answer_seconds_count", None] == 2
 
 
 def test_metrics_and_the_log_count_and_name_nobody(easel):
