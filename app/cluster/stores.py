@@ -16,9 +16,11 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 
 _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss")  # where a put is whole by itself
 
+_NO_BUCKET = "there is no such bucket"
+
 # What stores call their errors, and what they mean to whoever gave the command.
 _MEANINGS = {
-    "NO_SUCH_BUCKET": "there is no such bucket",
+    "NO_SUCH_BUCKET": _NO_BUCKET,
     "NO_SUCH_KEY": "no such file",
     "ACCESS_DENIED": "permission denied, or no credentials",
     "INVALID_ACCESS_KEY_ID": "the store doesn't know these credentials",
@@ -28,7 +30,7 @@ _MEANINGS = {
     "could not resolve host": "the store can't be reached: no such host",
     "no credentials": "no credentials",
     "path does not exist": "no such file",
-    "bucket does not exist": "there is no such bucket",
+    "bucket does not exist": _NO_BUCKET,
 }
 
 
@@ -175,11 +177,12 @@ def kind(address: str) -> str:
 
 
 def has_bucket(address: str) -> bool:
-    """Whether there is what an address begins with. Raises StoreError."""
-    base, mark, options = address.partition("?")
-    scheme, _, path = base.partition("://")
-    bucket = path.partition("/")[0]
-    return not bucket or kind(f"{scheme}://{bucket}{mark}{options}") != "nothing"
+    """Whether there is what an address begins with, as far as listing it tells."""
+    try:
+        next(files(address, recursive=False), None)
+    except StoreError as error:
+        return error.reason != _NO_BUCKET
+    return True
 
 
 def files(address: str, recursive: bool) -> Iterator[str]:
