@@ -301,31 +301,43 @@ def measured_driver(options: str, pictures: Pictures, wanted: dict, cluster: Any
 def measured_overhead(folder: Path, count: int, rounds: int) -> Iterator[dict]:
     """What is known after each command."""
     pictures = Pictures(folder, count, SIDE)
-    common = [str(pictures.source), "--style", "monet", "--device", "cpu", "--overwrite"]
+    common = [str(pictures.source), "--style", "monet", "--device", "cpu", "--overwrite", "--json"]
     plain = [sys.executable, "-m", "app.stylize", *common]
     commands = {
-        "plain_s": (plain, "2"),
+        "plain": (plain, "2"),
         # Two threads, too: each of its two painters then has a core.
-        "plain_jobs_2_s": ([*plain, "--jobs", "2"], "2"),
-        "cluster_s": ([sys.executable, "-m", "app.cluster", *common, "--address", "local"], "1"),
+        "plain_jobs_2": ([*plain, "--jobs", "2"], "2"),
+        "cluster": ([sys.executable, "-m", "app.cluster", *common, "--address", "local"], "1"),
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
+    rates: dict[str, float] = {}
     for _ in range(rounds):
         for name, (command, threads) in commands.items():
-            started = time.perf_counter()
-            ended = subprocess.run(
+            started, times = time.perf_counter(), []
+            with subprocess.Popen(
                 [*command, "--out", str(folder / name)],
                 cwd=ROOT,
                 env=os.environ | ALONE | {"OMP_NUM_THREADS": threads},
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                check=False,
-            )
+            ) as program:
+                assert program.stdout is not None
+                for _line in program.stdout:
+                    times.append(time.perf_counter())
             seconds[name].append(round(time.perf_counter() - started, 1))
-            report = {"pictures": count, "pixels": SIDE, **seconds, "exit_code": ended.returncode}
+            # Between the first and the last picture: without the start.
+            rates[name] = round((len(times) - 1) / (times[-1] - times[0]), 2)
+            report = {
+                "pictures": count,
+                "pixels": SIDE,
+                "outcomes": len(times),
+                "seconds": seconds,
+                "pictures_a_second": rates,
+            }
             if all(seconds.values()):
                 least = {name: min(each) for name, each in seconds.items()}
-                fastest = min(least["plain_s"], least["plain_jobs_2_s"])
-                report["ratio"] = round(least["cluster_s"] / fastest, 3)
+                fastest = min(least["plain"], least["plain_jobs_2"])
+                report["ratio"] = round(least["cluster"] / fastest, 3)
             yield report
 
 
