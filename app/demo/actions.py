@@ -8,7 +8,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
+from app.demo.unwritten import Finished, Unwritten
 from app.images import Picture
 from app.look import OPTIONS, Look, chosen
 from models.finish.enlargement import SIZES
@@ -106,28 +107,6 @@ def page_wish(
     )
 
 
-@dataclass
-class Finished:
-    """A result that the page shows already, on its way to its files to download.
-
-    outdated: another result has taken its place on the page.
-    """
-
-    painted: Painted | None
-    photo: str
-    wish: Wish
-    outdated: bool = False
-
-    def take(self) -> Painted | None:
-        """What was painted, once: a page's session lasts longer than its pixels need."""
-        painted, self.painted = self.painted, None
-        return painted
-
-    def outdate(self) -> None:
-        """Another result takes its place."""
-        self.outdated, self.painted = True, None
-
-
 class Actions:
     """The events of one page; `jobs` is what of them is running.
 
@@ -139,6 +118,7 @@ class Actions:
     def __init__(self, studio: Studio, judge: Judge | None = None) -> None:
         self.studio, self.judge = studio, judge
         self.jobs = Jobs()
+        self.unwritten = Unwritten()
 
     def look(self, photo: str | None) -> Answer:
         """What is to be said of a new photo, and a picture of it where browsers show none."""
@@ -161,46 +141,43 @@ class Actions:
         request: gr.Request,
         asked: Answer,
         *,
-        last: Finished | None = None,
         photo: str | None = None,
         mask: str | None = None,
         **choices: Any,
-    ) -> Iterator[tuple[Answer, Any]]:
+    ) -> Iterator[Answer]:
         """At once and small what `paint` makes; the whole where that is no larger.
 
         Without a photo an example is painted. choices: as page_wish takes them.
         """
-        yield from self._painting(request, asked, last, photo, mask, choices, quick=True)
+        yield from self._painting(request, asked, photo, mask, choices, quick=True)
 
     def paint(
         self,
         request: gr.Request,
         asked: Answer,
         *,
-        last: Finished | None = None,
         photo: str | None = None,
         mask: str | None = None,
         **choices: Any,
-    ) -> Iterator[tuple[Answer, Any]]:
+    ) -> Iterator[Answer]:
         """The painting; `files` then makes what is downloaded of it, once the page shows it.
 
         choices: as page_wish takes them.
         """
-        yield from self._painting(request, asked, last, photo, mask, choices, quick=False)
+        yield from self._painting(request, asked, photo, mask, choices, quick=False)
 
     def _painting(
         self,
         request: gr.Request,
         asked: Answer,
-        last: Finished | None,
         photo: str | None,
         mask: str | None,
         choices: dict[str, Any],
         quick: bool,
-    ) -> Iterator[tuple[Answer, Any]]:
+    ) -> Iterator[Answer]:
         asked = _echoed(asked)
 
-        def work(tell: Callable[[Answer], None]) -> tuple[Answer, Finished | None]:
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
             with self.jobs.running(request.session_hash, "one") as check:
                 wish = replace(page_wish(**choices), mask=drawn_mask(mask))
                 file = photo
@@ -218,9 +195,13 @@ class Actions:
                     quick=quick,
                     waiting=_waiting(self.studio, tell, check),
                 )
-                return self._shown(file, wish, painted, full, small or photo is None, last)
+                answer = self._shown(file, wish, painted, full, small or photo is None)
+                if answer["kind"] == "painted":
+                    self.unwritten.put(request.session_hash, Finished(painted, file, wish))
+                return answer, None
 
-        yield from _told(work, asked)
+        for answer, _ in _told(work, asked):
+            yield answer
 
     def _shown(
         self,
@@ -229,9 +210,8 @@ class Actions:
         painted: Painted,
         full: Picture,
         preview: bool,
-        last: Finished | None,
-    ) -> tuple[Answer, Finished | None]:
-        """What the page shows of a painting, and what its files will be made of."""
+    ) -> Answer:
+        """What the page shows of a painting."""
         side = max(painted.before.width, painted.before.height)
         before = self.studio.before(photo, painted.before, side)
         with self.studio.new_folder() as folder:
@@ -245,25 +225,22 @@ class Actions:
             "name": Path(result_name(photo, wish, "png")).stem,
             "full_seconds": self.studio.line.seconds(megapixels(full), strokes),
         }
-        if preview:
-            return answer, None
-        if last is not None:
-            last.outdate()
-        answer["facts"] = facts(painted.after, answer["label"], painted.seconds)
-        return answer, Finished(painted, photo, wish)
+        if not preview:
+            answer["facts"] = facts(painted.after, answer["label"], painted.seconds)
+        return answer
 
-    def files(self, asked: Answer, finished: Finished | None) -> Answer:
+    def files(self, request: gr.Request, asked: Answer) -> Answer:
         """The two files to download of what was painted."""
-        painted = finished.take() if finished else None
-        if finished is None or painted is None:
+        finished = self.unwritten.take(request.session_hash)
+        if finished is None:
             return {}
         try:
             with self.studio.new_folder() as folder:
                 files = {}
                 for format in ("png", "jpg"):
                     files[format] = folder / result_name(finished.photo, finished.wish, format)
-                    images.save(painted.after, files[format], format)
-                if finished.outdated:
+                    images.save(finished.painted.after, files[format], format)
+                if self.unwritten.has(request.session_hash):  # the page shows another one
                     return {}
         except Exception as error:
             return _echoed(asked) | {"kind": "sorry", "text": _sentence(error)}
@@ -447,7 +424,7 @@ def _smaller(wish: Wish, full: Picture) -> Wish:
 
 
 def _told(
-    work: Callable[[Callable[[Answer], None]], tuple[Answer, Finished | None]], asked: Answer
+    work: Callable[[Callable[[Answer], None]], tuple[Answer, None]], asked: Answer
 ) -> Iterator[tuple[Answer, Any]]:
     """Does the work in a thread of its own, and hands on what it tells and, last, returns.
 

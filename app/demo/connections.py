@@ -12,8 +12,10 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -220,6 +222,7 @@ class Server(uvicorn.Server):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun: set[asyncio.Future[None]] = set()
 
     def start(self) -> None:
         """Returns once it listens. Raises OSError where it can't."""
@@ -242,6 +245,17 @@ class Server(uvicorn.Server):
 
     def install_signal_handlers(self) -> None:
         """Signals are the main thread's."""
+
+    def soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have the server's loop do something, as long as it runs."""
+        if self._loop is not None and not self._ended.is_set():
+            with suppress(RuntimeError):  # it ends just now
+                self._loop.call_soon_threadsafe(self._begin, work)
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.ensure_future(work())
+        self._begun.add(task)  # the loop itself would forget it
+        task.add_done_callback(self._begun.discard)
 
     def close(self) -> None:
         """Ends every connection and the thread."""

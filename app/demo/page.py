@@ -34,6 +34,7 @@ from app.demo.examples import Shown, arrival_style, pictures
 from app.demo.jobs import Jobs
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio
+from app.demo.unwritten import Unwritten
 from app.demo.uploads import is_ours
 from app.limits import LONGEST_QUEUE
 from app.look import OPTIONS, explained
@@ -49,8 +50,9 @@ SIZES = [("small", 512), ("screen", 1024), ("print", 2048), ("full (slow)", 0)]
 # Seconds. A result stays long enough to be downloaded after a coffee.
 CLEAN_EVERY, KEEP_FILES = 60, 3600
 
-# Visitors whose state is kept, the last ones; it holds a result until its files are written.
-SESSIONS = 200
+# Visitors of whom Gradio keeps a copy of the page's settings, a quarter of a megabyte each. Nothing
+# here reads it: what belongs to a session is kept in Actions.
+SESSIONS = 8
 
 # Listeners whose answer comes at once.
 _QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -91,7 +93,7 @@ def build(
         _lay_out(page, actions, shown)
         page.unload(actions.stop)
     # Where a test, or whoever embeds the page, sees what is running.
-    page.jobs, page.studio = actions.jobs, studio
+    page.jobs, page.studio, page.unwritten = actions.jobs, studio, actions.unwritten
     page.pictures = shown.files
     page.state_session_capacity = SESSIONS
     # Not open: what waits in the queue can be asked for in no other way.
@@ -106,6 +108,7 @@ class Page(gr.Blocks):
 
     studio: Studio
     jobs: Jobs
+    unwritten: Unwritten
     max_queue: int
     pictures: dict[str, bytes]
 
@@ -319,7 +322,6 @@ def _wire_painting(
     looked = Channel("looked")
     # Through the queue: another visitor's large photo may be looked at just now.
     photo.change(actions.look, photo, looked, concurrency_limit=4, **_QUEUED)
-    finished = gr.State(None)
     page_line: dict[str, Any] = {
         "concurrency_id": PAGE_LINE,
         "concurrency_limit": _WAITING,
@@ -327,18 +329,18 @@ def _wire_painting(
     }
     for name, paint in (("preview", actions.preview), ("paint", actions.paint)):
         channel = Channel(name)
-        inputs = {"asked": channel, "last": finished, "photo": photo, "mask": brush}
+        inputs = {"asked": channel, "photo": photo, "mask": brush}
         channel.asked(
             paint,
             inputs_kwargs=inputs | choices.by_name,
-            outputs=[channel, finished],
+            outputs=channel,
             trigger_mode="multiple",
             **page_line,
         ).failure(None, js=_FAILED)
     files = Channel("files")
     files.asked(
         actions.files,
-        [files, finished],
+        files,
         files,
         concurrency_id="files",
         concurrency_limit=4,

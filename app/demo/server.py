@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import gradio as gr
 from fastapi import FastAPI
 from gradio import networking
-from gradio.queueing import Event
+from gradio.queueing import Event, Queue
 
 from app.demo.connections import Patience, Server
 from app.demo.front import Front
@@ -18,7 +18,6 @@ from app.demo.hosts import Hosts
 from app.demo.jobs import Jobs
 from app.demo.page import CLEAN_EVERY, KEEP_FILES, PAGE_LINE, Page
 from app.demo.places import Places
-from app.demo.studio import Studio
 from app.demo.uploads import LARGEST_FILE, Uploads
 from app.memory import give_back
 
@@ -124,7 +123,7 @@ def serve(
     # Gradio's types know of no addresses.
     page.local_url, page.share_url = address, public  # type: ignore[assignment]
     for keeper in (
-        threading.Thread(target=_keep_clean, args=(page, page.studio), daemon=True),
+        threading.Thread(target=_keep_clean, args=(page, server), daemon=True),
         threading.Thread(target=_keep_small, args=(page, Rest(page.jobs)), daemon=True),
     ):
         keeper.start()
@@ -170,11 +169,46 @@ def _share(host: str, port: int, token: str) -> str:
         raise OSError(f"no public link could be made: {error}") from error
 
 
-def _keep_clean(page: gr.Blocks, studio: Studio) -> None:
-    """What Gradio's own cleaning leaves: files that were never sent, and folders."""
+def _keep_clean(page: Page, server: Server) -> None:
+    """What Gradio's own cleaning leaves: files that were never sent, folders, and messages."""
+    sweeper = Sweeper(page._queue)
     while page.is_running:
         time.sleep(CLEAN_EVERY)
-        studio.remove_old(KEEP_FILES)
+        page.studio.remove_old(KEEP_FILES)
+        server.soon(sweeper.sweep)
+
+
+class Sweeper:
+    """Removes what Gradio keeps of visitors who went away: their sessions and unread messages.
+
+    It would keep a session's name for ever, and the messages of the last 2,000 however many there
+    are. Whoever reads none between two sweeps is not there.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._next: dict[str, object] = {}  # of each session, the message that it reads next
+
+    async def sweep(self) -> None:
+        """To be run by the server's loop, every minute or so."""
+        queue, before, self._next = self._queue, self._next, {}
+        messages, events = queue.pending_messages_per_session, queue.pending_event_ids_session
+        for session in {*messages, *events}:
+            # What is next in an asyncio.Queue it tells nobody.
+            unread = getattr(messages.get(session), "_queue", ())
+            if unread and unread[0] is not before.get(session):
+                self._next[session] = unread[0]
+                continue
+            if unread:
+                await queue.clean_events(session_hash=session)
+            if not self._is_waiting(session):
+                messages.pop(session, None)
+                events.pop(session, None)
+
+    def _is_waiting(self, session: str) -> bool:
+        known = self._queue.event_ids_to_events
+        events = map(known.get, self._queue.pending_event_ids_session.get(session, ()))
+        return any(event is not None and event.alive for event in events)
 
 
 class Rest:
@@ -201,6 +235,8 @@ def _keep_small(page: Page, rest: Rest) -> None:
     """
     while page.is_running:
         time.sleep(1)
-        if rest.begins(time.monotonic()):
+        begins = rest.begins(time.monotonic())
+        if begins:
             page.studio.forget()
+        if page.unwritten.let_go() or begins:
             give_back()

@@ -1,5 +1,6 @@
 """The demo as programs use it, its limits, and what it keeps of its visitors."""
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -31,12 +32,13 @@ import models
 from app import images
 from app.__main__ import main
 from app.demo import examples, gate, server
-from app.demo.actions import Actions, Finished, page_wish
+from app.demo.actions import Actions, page_wish
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
 from app.demo.line import Line
 from app.demo.studio import (
     OWN,
+    Painted,
     RefusedError,
     Studio,
     Wish,
@@ -45,6 +47,7 @@ from app.demo.studio import (
     save_shown,
     sentence,
 )
+from app.demo.unwritten import Finished, Unwritten
 from app.look import OPTIONS, Look
 from app.painter import Painter
 from tests.demo_server import free_port, serving
@@ -153,7 +156,7 @@ def test_what_is_chosen_on_the_page_reaches_the_painter_by_its_name(page: gr.Blo
     assert {name: inputs[name].label for name in OPTIONS} == {
         name: option.metadata["label"] for name, option in OPTIONS.items()
     }
-    others = {"asked", "last", "photo", "mask", "style", "painting", "second", "second_painting"}
+    others = {"asked", "photo", "mask", "style", "painting", "second", "second_painting"}
     assert inputs.keys() == {*OPTIONS, *others, "share", "size"}
     wish = page_wish(
         style="dots", strength=0.5, tint=2, tone=0, keep_color=True, brush_size=4, size=64
@@ -326,6 +329,60 @@ def test_old_results_go_away_and_new_ones_stay(studio: Studio) -> None:
     assert sorted(studio.folder.iterdir()) == [new]
 
 
+def test_what_nobody_reads_is_kept_for_one_look_only(page: gr.Blocks) -> None:
+    number = next(n for n, fn in page.fns.items() if fn.api_name == "look")
+    ask = httpx.Client(base_url=f"{page.local_url}gradio_api", timeout=PATIENCE)
+    queue, sweeper = page._queue, server.Sweeper(page._queue)
+    messages, events = queue.pending_messages_per_session, queue.pending_event_ids_session
+
+    def join(session: str) -> None:
+        body = {"data": [None], "fn_index": number, "session_hash": session}
+        ask.post("/queue/join", json=body).raise_for_status()
+        wait_until(lambda: session in messages and not queue.event_ids_to_events)
+
+    def sweep() -> None:
+        done = threading.Event()
+
+        async def one() -> None:
+            await sweeper.sweep()
+            done.set()
+
+        page.server.soon(one)
+        assert done.wait(PATIENCE)
+
+    for session in ("left", "reads"):
+        join(session)
+    sweep()
+    assert {"left", "reads"} <= messages.keys() & events.keys()
+    # Who reads in between still gets everything, and what comes later, too.
+    assert "process_completed" in ask.get("/queue/data", params={"session_hash": "reads"}).text
+    join("reads")
+    sweep()
+    assert "left" not in messages and "left" not in events
+    assert "process_completed" in ask.get("/queue/data", params={"session_hash": "reads"}).text
+    sweep()
+    assert "reads" not in messages and "reads" not in events
+
+
+def test_what_still_waits_in_the_queue_is_no_sweepings() -> None:
+    event = SimpleNamespace(alive=True)
+    queue = SimpleNamespace(
+        pending_messages_per_session={"waits": asyncio.Queue()},
+        pending_event_ids_session={"waits": {"a"}, "running": {"a"}, "over": set(), "dead": {"b"}},
+        event_ids_to_events={"a": event, "b": SimpleNamespace(alive=False)},
+    )
+    asyncio.run(server.Sweeper(queue).sweep())
+    assert queue.pending_messages_per_session.keys() == {"waits"}
+    assert queue.pending_event_ids_session.keys() == {"waits", "running"}
+
+
+def wait_until(is_so) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
 def test_a_folder_goes_away_with_what_failed(studio: Studio) -> None:
     with pytest.raises(StoppedError), studio.new_folder():
         raise StoppedError
@@ -400,27 +457,64 @@ def test_a_photo_is_decoded_once_for_several_styles(
     assert studio.read(file, max_size=20).width <= 20
 
 
-def asked_for(actions: Actions, name: str = "paint", **inputs) -> tuple[dict, Finished | None]:
-    """The last answer to a page's wish, and what its files are made of."""
-    *_, (answer, finished) = getattr(actions, name)(VISITOR, {"wish": 7}, **inputs)
-    return answer, finished if isinstance(finished, Finished) else None
+def asked_for(actions: Actions, name: str = "paint", **inputs) -> dict:
+    """The last answer to a page's wish."""
+    *_, answer = getattr(actions, name)(VISITOR, {"wish": 7}, **inputs)
+    return answer
 
 
 VISITOR = SimpleNamespace(session_hash="visitor")
 
 
-def test_a_result_that_another_one_replaced_gets_no_files(studio: Studio, photos: Path) -> None:
+def test_the_files_are_of_the_newest_result_and_are_written_once(
+    studio: Studio, photos: Path
+) -> None:
     actions = Actions(studio)
-    inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "size": 64}
-    _, first = asked_for(actions, **inputs)
-    answer, second = asked_for(actions, last=first, **inputs)
+    inputs = {"photo": str(photos / "coffee.png"), "style": "dots"}
+    asked_for(actions, size=40, **inputs)
+    answer = asked_for(actions, size=64, **inputs)
     assert answer["wish"] == 7 and answer["kind"] == "painted"
-    assert actions.files({"wish": 7}, first) == {}
-    files = actions.files({"wish": 7}, second)
+    files = actions.files(VISITOR, {"wish": 7})
     assert files["wish"] == 7 and Path(files["png"]).name == "coffee-dots.png"
     assert images.load(files["png"]).width == images.load(files["jpg"]).width == 64
-    # Nor are they written twice: a page keeps no pixels of what it has the files of.
-    assert second.painted is None
+    # A page keeps no pixels of what it has the files of.
+    assert actions.files(VISITOR, {"wish": 7}) == {}
+    asked_for(actions, size=40, **inputs)
+    assert actions.files(SimpleNamespace(session_hash="another"), {"wish": 7}) == {}
+
+
+def test_a_result_that_another_one_replaced_gets_no_files(
+    studio: Studio, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actions, save = Actions(studio), images.save
+    inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "size": 40}
+    asked_for(actions, **inputs)
+
+    def slowly(picture, path, *given, **options):  # until the next result is there
+        monkeypatch.setattr(images, "save", save)
+        asked_for(actions, **inputs)
+        return save(picture, path, *given, **options)
+
+    monkeypatch.setattr(images, "save", slowly)
+    assert actions.files(VISITOR, {"wish": 7}) == {}
+    assert set(actions.files(VISITOR, {"wish": 7})) == {"wish", "png", "jpg"}
+
+
+def test_results_that_nobody_asks_for_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = images.Picture(np.zeros((10, 10, 3), np.uint8))  # 300 bytes, and as many before
+    finished = [Finished(Painted(picture, picture, 1.0), "photo.png", Wish("dots")) for _ in "abcd"]
+    unwritten = Unwritten(most=1300, keep=60)
+    for session, one in zip("abcd", finished, strict=True):
+        unwritten.put(session, one)
+    assert [unwritten.take(session) for session in "ab"] == [None, None]
+    assert unwritten.take("c") is finished[2] and unwritten.has("d")
+    assert not unwritten.let_go() and unwritten.has("d")
+    later = time.monotonic() + 61
+    monkeypatch.setattr("app.demo.unwritten.time.monotonic", lambda: later)
+    assert unwritten.let_go() and not unwritten.has("d")
+    small = Unwritten(most=1)
+    small.put("a", finished[0])
+    assert small.has("a")  # the newest stays however large it is
 
 
 def test_a_preview_is_small_and_painted_as_the_whole_is(
@@ -434,22 +528,24 @@ def test_a_preview_is_small_and_painted_as_the_whole_is(
         lambda photo, wish, *g, **o: wishes.append(wish) or paint(photo, wish, *g, **o),
     )
     inputs = {"photo": str(photos / "coffee.png"), "style": "dots", "brush_size": 4, "tint": 2}
-    answer, finished = asked_for(Actions(studio), "preview", size=80, **inputs)
-    assert answer["kind"] == "preview" and finished is None
+    actions = Actions(studio)
+    answer = asked_for(actions, "preview", size=80, **inputs)
+    assert answer["kind"] == "preview" and not actions.unwritten.has("visitor")
     assert images.load(answer["after"]).width == 40
     # Strokes that are four times as large are twice as large where the picture is half as large.
     assert wishes[0].look == Look(tint=2, brush_size=2)
     assert answer["full_seconds"] > 0
     # Where the whole is no larger it is what is painted.
-    answer, finished = asked_for(Actions(studio), "preview", size=32, **inputs)
-    assert answer["kind"] == "painted" and finished is not None and wishes[1].look.brush_size == 4
+    answer = asked_for(actions, "preview", size=32, **inputs)
+    assert answer["kind"] == "painted" and wishes[1].look.brush_size == 4
+    assert actions.unwritten.has("visitor")
 
 
 def test_without_a_photo_an_example_shows_what_a_style_does(studio: Studio) -> None:
-    answer, finished = asked_for(Actions(studio), "preview", style="dots", size=1024)
-    assert answer["kind"] == "preview" and finished is None
+    answer = asked_for(Actions(studio), "preview", style="dots", size=1024)
+    assert answer["kind"] == "preview"
     assert images.load(answer["after"]).width == 512
-    answer, _ = asked_for(Actions(studio), style="dots", size=1024)
+    answer = asked_for(Actions(studio), style="dots", size=1024)
     assert answer == {"wish": 7, "kind": "sorry", "text": "Choose a photo first."}
 
 
@@ -477,17 +573,17 @@ def test_a_newer_wish_of_a_page_ends_its_older_one(studio: Studio, photos: Path)
         )
         newer.start()
         older.join(PATIENCE)
-        assert answers[-1][0] == {"kind": "stopped"}
+        assert answers[-1] == {"kind": "stopped"}
         go_on.set()
         newer.join(PATIENCE)
-        assert answers[-1][0]["kind"] == "painted"
+        assert answers[-1]["kind"] == "painted"
     finally:
         go_on.set()
         studio.painter.paint = paint
 
 
 def test_a_file_that_is_gone_is_asked_for_again(studio: Studio, tmp_path: Path) -> None:
-    answer, _ = asked_for(Actions(studio), photo=str(tmp_path / "gone.png"), style="dots")
+    answer = asked_for(Actions(studio), photo=str(tmp_path / "gone.png"), style="dots")
     assert answer == {"wish": 7, "kind": "gone", "text": "Upload a photo again, please."}
 
 
@@ -576,7 +672,7 @@ def test_a_photo_that_is_painted_again_is_not_shown_anew(studio: Studio, photos:
     actions = Actions(studio)
 
     def paint(name: str, size: int) -> tuple[str, str]:
-        answer, _ = asked_for(actions, photo=str(photos / name), style="dots", size=size)
+        answer = asked_for(actions, photo=str(photos / name), style="dots", size=size)
         return answer["before"], answer["after"]
 
     before, after = paint("coffee.png", 64)
