@@ -24,8 +24,14 @@ LONGEST_TEXT = 8 * 2**20
 MOST_ENTRIES, MOST_FRAMES = 1000, 100_000
 # Chunks, blocks and boxes of other files; a photo's has some thousands.
 MOST_PARTS = 500_000
+# Segments of a JPEG before its pixels; the longest profile has 255, and extended XMP some hundreds.
+MOST_SEGMENTS = 5000
+# Bytes between them, where none are needed: Pillow looks at each.
+MOST_PADDING = 2**20
 # Components of a JPEG 2000 picture; color and transparency are four.
 MOST_COMPONENTS = 8
+
+_TOO_MANY_PARTS = "is damaged: it has too many parts"
 
 Size = tuple[int, int]
 
@@ -137,7 +143,7 @@ def _png(file: BinaryIO, start: int = 0) -> Iterator[Size]:
         if text > LONGEST_TEXT:
             raise _Bomb("is damaged: its texts and profiles would unpack to more than its picture")
         place += 12 + length
-    raise _Bomb("is damaged: it has too many parts")
+    raise _Bomb(_TOO_MANY_PARTS)
 
 
 def _inflated(file: BinaryIO, kind: bytes, length: int, most: int) -> int:
@@ -177,11 +183,17 @@ _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 
 def _jpeg(file: BinaryIO) -> Iterator[Size]:
     """The size, and how many scans there are of a progressive one."""
-    place: int | None = 2
-    while place is not None:
+    place, padding = 2, 0
+    for _ in range(MOST_SEGMENTS):
         (mark,) = _unpacked(file, ">H", place)
         if mark >> 8 != 0xFF or mark & 0xFF in (0x00, 0xFF):
-            place = _next_marker(file, place + 1)
+            after = _next_marker(file, place + 1)
+            if after is None:
+                return
+            padding += after - place
+            if padding > MOST_PADDING:
+                raise _Bomb("is damaged: more than a megabyte lies between its parts")
+            place = after
             continue
         if 0xFFC0 <= mark <= 0xFFCF and mark not in (0xFFC4, 0xFFC8, 0xFFCC):
             _, _, height, width = _unpacked(file, ">HBHH")
@@ -193,6 +205,7 @@ def _jpeg(file: BinaryIO) -> Iterator[Size]:
             return
         (length,) = _unpacked(file, ">H")
         place += 2 + length
+    raise _Bomb(_TOO_MANY_PARTS)
 
 
 def _count_scans(file: BinaryIO, place: int | None) -> None:
@@ -281,7 +294,7 @@ def _skip_blocks(file: BinaryIO, left_over: int) -> int:
     while length := file.read(1):
         left_over -= 1
         if left_over < 0:
-            raise _Bomb("is damaged: it has too many parts")
+            raise _Bomb(_TOO_MANY_PARTS)
         if length == b"\0":
             break
         file.seek(length[0], 1)
@@ -316,7 +329,7 @@ def _webp_chunks(file: BinaryIO, place: int, end: int) -> Iterator[Size]:
             width, height = struct.unpack_from("<HH", head, 14)
             yield width & 0x3FFF, height & 0x3FFF
         place += 8 + length + (length & 1)
-    raise _Bomb("is damaged: it has too many parts")
+    raise _Bomb(_TOO_MANY_PARTS)
 
 
 def _size24(head: bytes, at: int) -> Size:
