@@ -160,10 +160,12 @@ def _caller(served: Served, client: httpx.Client) -> Caller:
     parts = {one["id"]: one for one in config["components"]}
 
     def value(number: int) -> object:
-        given = parts[number]
-        if given["type"] in ("image", "picturefile"):
+        props = parts[number]["props"]
+        if parts[number]["type"] == "image" or props.get("elem_id") == "photo":
             return photo
-        return None if given["type"] == "state" else given["props"].get("value")
+        if props.get("name") == "channel":
+            return {"wish": 1}
+        return [photo] if parts[number]["type"] == "file" else props.get("value")
 
     inputs = {one["id"]: list(map(value, one["inputs"])) for one in config["dependencies"]}
     return Caller(served, client, photo, inputs)

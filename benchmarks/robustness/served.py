@@ -24,7 +24,7 @@ import httpx
 from benchmarks.robustness.trial import memory_mb, processor_seconds
 
 KEEP = 120  # seconds: longer than anything waits in the queue of a busy machine
-EVERY = 2  # seconds between two looks for old files
+EVERY = 10  # seconds between two looks for old files and for visitors who went away
 
 
 @dataclass(frozen=True)
