@@ -47,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 SIZES = [("small", 512), ("screen", 1024), ("print", 2048), ("full (slow)", 0)]
 
-# Seconds. A result stays long enough to be downloaded after a coffee.
+# Seconds. A result stays long enough to be downloaded after a coffee. Gradio's own cleaning ends
+# for ever where a file comes just then, and does not forget those that somebody else has removed.
 CLEAN_EVERY, KEEP_FILES = 60, 3600
 
 # Visitors of whom Gradio keeps a copy of the page's settings, a quarter of a megabyte each. Nothing
@@ -83,7 +84,6 @@ def build(
     with Page(
         title="Repaint",
         analytics_enabled=False,
-        delete_cache=(CLEAN_EVERY, KEEP_FILES),
         fill_width=True,
     ) as page:
         # Gradio reads the environment for its folder when a page is built.

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 import gradio as gr
@@ -170,8 +170,7 @@ def _share(host: str, port: int, token: str) -> str:
 
 
 def _keep_clean(page: Page, server: Server) -> None:
-    """What Gradio's own cleaning leaves: files that were never sent, folders, and messages."""
-    sweeper = Sweeper(page._queue)
+    sweeper = Sweeper(page._queue, page.temp_file_sets)
     while page.is_running:
         time.sleep(CLEAN_EVERY)
         page.studio.remove_old(KEEP_FILES)
@@ -181,16 +180,20 @@ def _keep_clean(page: Page, server: Server) -> None:
 class Sweeper:
     """Removes what Gradio keeps of visitors who went away: their sessions and unread messages.
 
-    It would keep a session's name for ever, and the messages of the last 2,000 however many there
-    are. Whoever reads none between two sweeps is not there.
+    It would keep a session's name and its files' for ever, and the messages of the last 2,000
+    however many there are. Whoever reads none between two sweeps is not there.
+
+    names: sets of files' names.
     """
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+    def __init__(self, queue: Queue, names: Iterable[set[str]] = ()) -> None:
+        self._queue, self._names = queue, names
         self._next: dict[str, object] = {}  # of each session, the message that it reads next
 
     async def sweep(self) -> None:
         """To be run by the server's loop, every minute or so."""
+        for names in self._names:
+            names.clear()
         queue, before, self._next = self._queue, self._next, {}
         messages, events = queue.pending_messages_per_session, queue.pending_event_ids_session
         for session in {*messages, *events}:

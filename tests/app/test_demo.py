@@ -371,7 +371,9 @@ def test_what_still_waits_in_the_queue_is_no_sweepings() -> None:
         pending_event_ids_session={"waits": {"a"}, "running": {"a"}, "over": set(), "dead": {"b"}},
         event_ids_to_events={"a": event, "b": SimpleNamespace(alive=False)},
     )
-    asyncio.run(server.Sweeper(queue).sweep())
+    names = {"a result's file"}
+    asyncio.run(server.Sweeper(queue, [names]).sweep())
+    assert not names
     assert queue.pending_messages_per_session.keys() == {"waits"}
     assert queue.pending_event_ids_session.keys() == {"waits", "running"}
 
