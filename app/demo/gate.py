@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -27,6 +28,8 @@ from app.demo.hosts import Hosts
 from app.demo.places import Places, visitor
 from app.demo.refusal import Refusal
 from app.demo.uploads import LARGEST_UPLOAD, Uploads
+
+_log = logging.getLogger(__name__)
 
 # Bytes. Beside uploads the largest that a page sends is a drawn mask.
 LARGEST_REQUEST = 2**20
@@ -206,7 +209,7 @@ class Gate:
                 scope = {**scope, "headers": told, "scheme": scheme}
                 joins = route.path.endswith("/join")
                 with self.places.joining(address) if joins else nullcontext():
-                    await self.application(scope, heard, send)
+                    await self._ask(route, scope, heard, send)
         except Refusal as refusal:
             await _refuse(refusal, scope, receive, send)
         except ClientDisconnect:
@@ -215,6 +218,19 @@ class Gate:
             self._running[asks] -= 1
             if not self._running[asks]:
                 del self._running[asks]
+
+    async def _ask(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has Gradio answer."""
+        try:
+            await self.application(scope, receive, send)
+        except Exception as error:
+            if route.kind != "events":
+                raise
+            # It has told the visitor that there is no such session, or no longer, and raises that
+            # again where nobody can be answered: a page in the log for whoever asks.
+            _log.debug("a stream of events ended", exc_info=error)
+            with suppress(RuntimeError):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _check_asker(self, scope: Scope) -> tuple[str, str]:
         """The host and the scheme that the request is for; refuses foreign pages' requests."""
@@ -231,11 +247,11 @@ class Gate:
                 "If it should, start it with --allow-host and that name.",
             )
         scheme = scope.get("scheme", "http")
-        origin = headers.get("origin")
-        if origin is not None:
-            if not self.hosts.allows_origin(origin, host):
+        # A browser sends one; of several it is unknown who has added which.
+        if origins := headers.getlist("origin"):
+            if not all(self.hosts.allows_origin(origin, host) for origin in origins):
                 raise Refusal(403, "Pages of other origins may not ask this server.")
-            scheme = origin.partition(":")[0]
+            scheme = origins[0].partition(":")[0]
         # Browsers say so even where they send no Origin: for pictures, scripts and links.
         elif headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not (
             headers.get("sec-fetch-mode") == "navigate" and scope["method"] in _GET

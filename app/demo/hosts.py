@@ -82,7 +82,10 @@ class Hosts:
         Its own pages may, and those of a name that was given: a reverse proxy may put another
         name into Host than the browser did.
         """
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:  # brackets that don't match, say
+            return False
         if parts.scheme not in ("http", "https") or origin.count("/") != 2:
             return False  # "null" is a sandboxed frame's or a file's
         if parts.netloc.lower() == host.strip().lower():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import re
 import secrets
@@ -52,6 +53,9 @@ _OURS = re.compile(r"upload-[0-9a-f]{32}|result-[0-9a-f]{32}|[0-9a-f]{64}")
 _SHOWN = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 _SHOWN |= {".gif": "image/gif"}
 
+
+# How an upload is malformed is the visitor's own affair: it would fill the log.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 _NO_ROOM = "There is no room for it; try again later."
 

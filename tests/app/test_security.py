@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -342,6 +343,9 @@ FOREIGN = [
     {"origin": "http://localhost"},
     {"origin": "http://127.0.0.1:{port}.evil.example"},
     {"origin": "file://127.0.0.1:{port}"},
+    {"origin": "http://[::1"},
+    {"origin": "http://127.0.0.1:{port}@evil.example"},
+    {"origin": ""},
     {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
     {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},
 ]
@@ -364,6 +368,12 @@ def test_a_foreign_page_is_answered_nothing(
     for answer in answers:
         assert answer.status_code == 403
         assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_a_second_origin_counts_as_well(page: gr.Blocks, ask: httpx.Client) -> None:
+    own = ("origin", f"http://127.0.0.1:{page.server_port}")
+    assert ask.get("/config", headers=[own]).status_code == 200
+    assert ask.get("/config", headers=[own, ("origin", "http://evil.example")]).status_code == 403
 
 
 def test_own_pages_and_links_from_elsewhere_are_answered(
@@ -608,6 +618,25 @@ def test_no_listener_takes_a_file_that_nobody_uploaded(
 
 
 # --- the queue
+
+
+def test_events_of_no_session_are_one_message_and_no_line_of_the_log(
+    page: gr.Blocks, ask: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    try:
+        for session in ("nobody", "%00", "a&session_hash=b"):
+            answer = ask.get(f"{API}/queue/data?session_hash={session}")
+            assert answer.status_code == 200 and answer.text.count("data:") == 1
+            assert '"session_not_found":true' in answer.text
+        kind = "multipart/form-data; boundary=B"
+        answer = ask.post(f"{API}/upload", content=b"nothing", headers={"content-type": kind})
+        assert answer.status_code == 400
+        # What is logged of an answer is logged before the next one on its connection.
+        assert ask.get("/robots.txt").status_code == 200
+    finally:
+        logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_what_waits_in_the_queue_can_be_asked_for_in_no_other_way(
