@@ -28,6 +28,8 @@ MOST_PARTS = 500_000
 MOST_SEGMENTS = 5000
 # Bytes between them, where none are needed: Pillow looks at each.
 MOST_PADDING = 2**20
+# Of a PPM: bytes up to its size, and comments among the numbers of a plain one.
+LONGEST_HEADER, MOST_COMMENTS = 2**16, 1000
 # Components of a JPEG 2000 picture; color and transparency are four.
 MOST_COMPONENTS = 8
 
@@ -230,6 +232,51 @@ def _next_marker(file: BinaryIO, place: int) -> int | None:
         place += len(data) - (len(data) > 1 and data.endswith(b"\xff"))
         file.seek(place)
     return None
+
+
+# --- PPM
+
+
+def _ppm(file: BinaryIO) -> Iterator[Size]:
+    """Of a header that goes on for ever, and of comments, Pillow reads each byte by itself."""
+    file.seek(2)
+    head = file.read(LONGEST_HEADER)
+    numbers = _UNCOMMENTED.sub(b" ", head).split(maxsplit=2)
+    if len(numbers) < 3 and len(head) == LONGEST_HEADER:
+        raise _Bomb(f"is damaged: a header of more than {LONGEST_HEADER >> 10} KB")
+    if len(numbers) < 2:
+        return
+    yield int(numbers[0]), int(numbers[1])
+    file.seek(0)
+    if file.read(2) in (b"P1", b"P2", b"P3"):
+        comments = 0
+        while data := file.read(2**20):
+            comments += data.count(b"#")
+            if comments > MOST_COMMENTS:
+                raise _Bomb(f"is damaged: more than {MOST_COMMENTS} comments")
+
+
+_UNCOMMENTED = re.compile(rb"#[^\r\n]*(?:[\r\n]|$)")
+
+
+# --- PSD
+
+
+def _psd(file: BinaryIO) -> Iterator[Size]:
+    """The size; what lies before the layers is counted, since Pillow keeps each."""
+    height, width, _, _, palette = _unpacked(file, ">IIHHI", 14)
+    yield width, height
+    place = 30 + palette
+    (length,) = _unpacked(file, ">I", place)
+    place, end = place + 4, place + 4 + length
+    for _ in range(MOST_SEGMENTS):
+        if place + 12 > end:
+            return
+        (name,) = _unpacked(file, "B", place + 6)
+        place += 8 + name - name % 2  # the name's length and it make an even number of bytes
+        (length,) = _unpacked(file, ">I", place)
+        place += 4 + length + length % 2
+    raise _Bomb(_TOO_MANY_PARTS)
 
 
 # --- TIFF
@@ -470,6 +517,8 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[BinaryIO], Iterator[Size]
     (lambda head: head.startswith(b"icns"), _mac_icon),
     (lambda head: head.startswith(b"\x89PNG\r\n\x1a\n"), _png),
     (lambda head: head.startswith(b"\xff\xd8"), _jpeg),
+    (lambda head: head.startswith(b"8BPS"), _psd),
+    (lambda head: head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace(), _ppm),
     (lambda head: head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _tiff),
     (lambda head: head.startswith((b"GIF87a", b"GIF89a")), _gif),
     (lambda head: head[:4] == b"RIFF" and head[8:12] == b"WEBP", _webp),

@@ -128,7 +128,16 @@ def tiff(width: int, height: int, tile: int, big: bool = False) -> bytes:
     return struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + table + bytes(4)
 
 
+def psd(side: int, resources: bytes = b"") -> bytes:
+    head = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, side, side, 8, 3)
+    return head + struct.pack(">II", 0, len(resources)) + resources + bytes(4 + 2 + 3 * 16 * 16)
+
+
+RESOURCES = b"8BIM\3\xed\2ab\0\0\0\0\1x\0" + b"8BIM\3\xed\0\0\0\0\0\2xy"
+
+
 LARGE = {
+    "PSD": psd(SIDE),
     "icon with a PNG": icon(png(SIDE, SIDE)),
     "icon whose second picture is large": icon(png(16, 16), png(SIDE, SIDE)),
     "icon with a bitmap": icon(bitmap(SIDE, SIDE)),
@@ -194,6 +203,9 @@ BOMBS = {
     "empty chunks": b"\x89PNG\r\n\x1a\n" + bytes(12) * 600_000,
     "empty blocks": gif((16, 16), (16, 16))[:-2] + b"\x01a" * 600_000,
     "frames": gif((1, 1), (1, 1))[:-1] + gif((1, 1), (1, 1))[19:-1] * 110_000,
+    "resources": psd(16, RESOURCES * 5000),
+    "comment without an end": b"P6 #" + b"x" * 3_000_000,
+    "comments": b"P2 64 64 255\n" + b"#a\n1\n" * 5000,
     "empty parts": b"RIFF\0\0\0\0WEBP" + b"ABCD\0\0\0\0" * 600_000,
 }
 
@@ -205,7 +217,7 @@ def test_what_no_picture_needs_is_refused(kind: str, monkeypatch: pytest.MonkeyP
         images.load(io.BytesIO(BOMBS[kind]), LIMIT)
 
 
-FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "TIFF", "JPEG2000", "AVIF", "ICO", "BMP", "HEIF"]
+FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "TIFF", "JPEG2000", "AVIF", "ICO", "BMP", "HEIF", "PPM"]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -228,6 +240,17 @@ def test_pictures_that_programs_write_pass(format: str) -> None:
         assert all(width <= 96 and height <= 64 for width, height in read)
     picture = images.load(file, 96 * 64)
     assert (picture.width, picture.height) in ((96, 64), *read)
+
+
+def test_a_psd_of_a_few_resources_is_read() -> None:
+    file = io.BytesIO(psd(16, RESOURCES * 100))
+    assert list(_containers._psd(file)) == [(16, 16)]
+    picture = images.load(file)
+    assert (picture.width, picture.height) == (16, 16)
+    # The count is of whole resources: it ends where they do.
+    with pytest.raises(images.ImageError, match="too many parts"):
+        images.load(io.BytesIO(psd(16, RESOURCES * 2501)))
+    assert images.load(io.BytesIO(psd(16, RESOURCES * 2499))).width == 16
 
 
 def test_short_and_mutated_files_end_soon() -> None:
