@@ -30,6 +30,8 @@ MOST_SEGMENTS = 5000
 MOST_PADDING = 2**20
 # Of a PPM: bytes up to its size, and comments among the numbers of a plain one.
 LONGEST_HEADER, MOST_COMMENTS = 2**16, 1000
+# Bytes of a BMP whose pixels are run lengths; each four megabytes take some seconds.
+LONGEST_RUNS = 8 * 2**20
 # Components of a JPEG 2000 picture; color and transparency are four.
 MOST_COMPONENTS = 8
 
@@ -257,6 +259,20 @@ def _ppm(file: BinaryIO) -> Iterator[Size]:
 
 
 _UNCOMMENTED = re.compile(rb"#[^\r\n]*(?:[\r\n]|$)")
+
+
+# --- BMP
+
+
+def _bmp(file: BinaryIO) -> Iterator[Size]:
+    """The size; run lengths are what Pillow decodes one after the other in Python."""
+    header, width, height = _unpacked(file, "<Iii", 14)
+    if header < 40:
+        return
+    yield abs(width), abs(height)
+    (coding,) = _unpacked(file, "<I", 30)
+    if coding in (1, 2) and file.seek(0, 2) > LONGEST_RUNS:
+        raise _Bomb(f"is a BMP of more than {LONGEST_RUNS >> 20} MB of run lengths; save it as PNG")
 
 
 # --- PSD
@@ -518,6 +534,7 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[BinaryIO], Iterator[Size]
     (lambda head: head.startswith(b"\x89PNG\r\n\x1a\n"), _png),
     (lambda head: head.startswith(b"\xff\xd8"), _jpeg),
     (lambda head: head.startswith(b"8BPS"), _psd),
+    (lambda head: head.startswith(b"BM"), _bmp),
     (lambda head: head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace(), _ppm),
     (lambda head: head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _tiff),
     (lambda head: head.startswith((b"GIF87a", b"GIF89a")), _gif),

@@ -242,6 +242,18 @@ def test_pictures_that_programs_write_pass(format: str) -> None:
     assert (picture.width, picture.height) in ((96, 64), *read)
 
 
+@pytest.mark.parametrize("coding", [1, 2])
+def test_a_bmp_of_millions_of_run_lengths_is_refused(coding: int) -> None:
+    head = b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + 1024)
+    head += struct.pack(
+        "<IiiHHIIiiII", 40, 16, 16, 1, 8 // coding, coding, 0, 0, 0, 256 // coding**4, 0
+    )
+    runs = b"\x10\1\0\0" * 16 + b"\0\1"
+    assert images.load(io.BytesIO(head + bytes(1024) + runs)).width == 16
+    with pytest.raises(images.ImageError, match="more than 8 MB of run lengths; save it as PNG"):
+        images.load(io.BytesIO(head + bytes(1024) + runs * 140_000))
+
+
 def test_a_psd_of_a_few_resources_is_read() -> None:
     file = io.BytesIO(psd(16, RESOURCES * 100))
     assert list(_containers._psd(file)) == [(16, 16)]
