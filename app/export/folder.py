@@ -64,13 +64,11 @@ def export(
     out: Path,
     example: images.Picture | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    most_codes: int | None = None,
 ) -> float:
     """Writes a painter's network and styles to a folder; see this module's head.
 
     Args:
         example: what the styles' thumbnails show; without one there are none.
-        most_codes: of a style that are written; None: all.
         tell: called with a line on each step.
 
     Returns:
@@ -100,7 +98,7 @@ def export(
     for name, count in painter.codes.items():
         tell(f"writing the style {name}")
         codes = []
-        for number in range(1, min(count, most_codes or count) + 1):
+        for number in range(1, count + 1):
             code = painter.style(f"{name}:{number}")
             file = f"{name}-{number}"
             arrays = {f"code{i}": part[0].numpy() for i, part in enumerate(code.to("cpu").tensors)}

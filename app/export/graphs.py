@@ -123,7 +123,7 @@ class Generator(nn.Module):
         for i, block in enumerate(self.blocks):
             x = _applied(at_hop(x, i), x)
             first, _, _, last, _ = block.branch
-            x = x + last(F.relu(first(x)))
+            x = x + _reflected(F.relu(_reflected(x, first)), last)
         index = len(self.blocks)
         for upsampling in self.upsamplings:
             kernel, bias = folded(upsampling.convolution, at_hop(x, index))
@@ -218,6 +218,60 @@ def _applied(affine: Affine, x: Tensor) -> Tensor:
     return moved.reshape(batch, channels, height, width)
 
 
+def _reflected(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """A convolution of kernel 3 with a reflected border."""
+    return _by_tiles(F.pad(x, (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias)
+
+
+def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A convolution of kernel 3 and no border, in a quarter of the multiplications.
+
+    A browser's runtime takes half of the time for it. Winograd's F(4 x 4, 3 x 3), see Lavin and
+    Gray, "Fast Algorithms for Convolutional Neural Networks", 2016: Y = A' [(G g G') * (B' d B)] A
+    of each tile d of 6 x 6 inputs.
+    """
+    batch, inputs, height, width = x.shape
+    outputs = weight.shape[0]
+    down, across = (height - 2 + 3) // 4, (width - 2 + 3) // 4  # tiles
+    x = F.pad(x, (0, 4 * across + 2 - width, 0, 4 * down + 2 - height))
+    seen = F.conv2d(
+        x.reshape(batch * inputs, 1, 4 * down + 2, 4 * across + 2), _twice(_B)[:, None], stride=4
+    )
+    seen = seen.reshape(batch, inputs, 36, down * across).permute(2, 1, 0, 3)
+    kernels = _twice(_G).flatten(1) @ weight.reshape(outputs * inputs, 9).T
+    product = kernels.reshape(36, outputs, inputs) @ seen.reshape(36, inputs, -1)
+    result = _twice(_A).flatten(1) @ product.reshape(36, -1)
+    result = result.reshape(4, 4, outputs, batch, down, across).permute(3, 2, 4, 0, 5, 1)
+    result = result.reshape(batch, outputs, 4 * down, 4 * across)
+    result = result[:, :, : height - 2, : width - 2]
+    return result if bias is None else result + bias[:, None, None]
+
+
+_B = (
+    (4, 0, -5, 0, 1, 0),
+    (0, -4, -4, 1, 1, 0),
+    (0, 4, -4, -1, 1, 0),
+    (0, -2, -1, 2, 1, 0),
+    (0, 2, -1, -2, 1, 0),
+    (0, 4, 0, -5, 0, 1),
+)
+_G = (
+    (1 / 4, 0, 0),
+    (-1 / 6, -1 / 6, -1 / 6),
+    (-1 / 6, 1 / 6, -1 / 6),
+    (1 / 24, 1 / 12, 1 / 6),
+    (1 / 24, -1 / 12, 1 / 6),
+    (0, 0, 1),
+)
+_A = ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1))
+
+
+def _twice(matrix: tuple[tuple[float, ...], ...]) -> Tensor:
+    """What applies a matrix (a, n) to rows and to columns: (a * a, n, n)."""
+    once = torch.tensor(matrix, dtype=torch.float32)
+    return torch.einsum("ai,bj->abij", once, once).flatten(0, 1)
+
+
 def _upsampled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As :func:`models.convolutions.upsampled_phases`, nothing changed in place.
 
@@ -233,7 +287,7 @@ def _upsampled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     phases = torch.tensor(_PHASES)
     kernels = torch.einsum("yak,xbl,oikl->oyxiab", phases, phases, weight).flatten(0, 2)
     biases = None if bias is None else bias[:, None].expand(-1, 4).flatten()
-    result = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernels, biases)
+    result = _by_tiles(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernels, biases)
     # The reflected pixel has another value than the upsampled border of the small map.
     top, below = direct(x[:, :, :2])[:, :, :1], direct(x[:, :, -2:])[:, :, 1:]
     left, right = direct(x[:, :, :, :2])[..., :1], direct(x[:, :, :, -2:])[..., 1:]

@@ -2,10 +2,11 @@
 
 A file of tensors is their bytes one after the other; where each lies is told in a table beside it:
 
-    {"name": ..., "shape": [...], "kind": "f16" | "i8", "offset": bytes, "scales": bytes}
+    {"name": ..., "shape": [...], "kind": "f16" | "i8" | "s16", "offset": bytes, "scales": bytes}
 
 ``i8``: a row of the matrix is its scale, a float32 at ``scales``, times whole numbers from -127 to
-127. Whoever reads it has float32 again.
+127. ``s16``: symmetric matrices, of whose rows only what is not left of the diagonal is there, in
+half precision. Whoever reads it has float32 again.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ def packed(
             entry |= {"kind": "i8", "scales": _put(file, scales)}
             whole = np.rint(rows / scales[:, None]).clip(-levels, levels).astype(np.int8)
             entry["offset"] = _put(file, whole)
+        elif _are_symmetric(values):
+            rows, columns = np.triu_indices(values.shape[-1])
+            upper = values[..., rows, columns].astype(np.float16)
+            entry |= {"kind": "s16", "offset": _put(file, upper)}
         else:
             entry |= {"kind": "f16", "offset": _put(file, values.astype(np.float16))}
         table.append(entry)
@@ -55,10 +60,22 @@ def unpacked(file: bytes, table: list[dict[str, Any]]) -> dict[str, np.ndarray]:
             scales = np.frombuffer(file, np.float32, shape[0], entry["scales"])
             whole = np.frombuffer(file, np.int8, size, entry["offset"]).astype(np.float32)
             values = whole.reshape(shape[0], -1) * scales[:, None]
+        elif entry["kind"] == "s16":
+            rows, columns = np.triu_indices(shape[-1])
+            count = size // shape[-1] ** 2 * len(rows)
+            upper = np.frombuffer(file, np.float16, count, entry["offset"]).astype(np.float32)
+            values = np.empty(shape, np.float32)
+            values[..., rows, columns] = upper.reshape(*shape[:-2], len(rows))
+            values[..., columns, rows] = values[..., rows, columns]
         else:
             values = np.frombuffer(file, np.float16, size, entry["offset"]).astype(np.float32)
         tensors[entry["name"]] = values.reshape(shape)
     return tensors
+
+
+def _are_symmetric(values: np.ndarray) -> bool:
+    square = values.ndim > 2 and values.shape[-1] == values.shape[-2] > 1
+    return square and np.array_equal(values, values.swapaxes(-1, -2))
 
 
 def _put(file: bytearray, values: np.ndarray) -> int:

@@ -72,7 +72,7 @@ def build(
     images.save(photo, out / "example.jpg", durable=False)
     painter = Painter(checkpoint, "cpu")
     shutil.rmtree(out / "model", ignore_errors=True)
-    export(painter, out / "model", photo, print, most_codes=1)
+    export(painter, out / "model", photo, print)
     _icons(out, painter.paint(images.resize(photo, 512), painter.style(painter.style_names[0])))
     ours = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "sw.js"]
     _service_worker(out, ours)

@@ -15,12 +15,15 @@ export function fromPixels(pixels, box, height, width) {
   const rows = box.bottom - box.top;
   const columns = box.right - box.left;
   const mirrored = height - rows < rows && width - columns < columns;
-  for (let y = 0; y < height; y++) {
-    const row = box.top + inside(y, rows, mirrored);
-    for (let x = 0; x < width; x++) {
-      const from = 4 * (row * pixels.width + box.left + inside(x, columns, mirrored));
-      const to = y * width + x;
-      for (let c = 0; c < 3; c++) out.data[c * area + to] = pixels.data[from + c] / 127.5 - 1;
+  const across = Int32Array.from({ length: width }, (_, x) => 4 * (box.left + inside(x, columns, mirrored)));
+  const { data } = pixels;
+  for (let y = 0, to = 0; y < height; y++) {
+    const row = 4 * pixels.width * (box.top + inside(y, rows, mirrored));
+    for (let x = 0; x < width; x++, to++) {
+      const from = row + across[x];
+      out.data[to] = data[from] / 127.5 - 1;
+      out.data[area + to] = data[from + 1] / 127.5 - 1;
+      out.data[2 * area + to] = data[from + 2] / 127.5 - 1;
     }
   }
   return out;
@@ -29,6 +32,14 @@ export function fromPixels(pixels, box, height, width) {
 function inside(place, length, mirrored) {
   if (place < length) return place;
   return mirrored ? 2 * (length - 1) - place : length - 1;
+}
+
+// What lies outside [-1, 1] is brought to its ends.
+export function clamp(data) {
+  for (let i = 0; i < data.length; i++) {
+    if (data[i] < -1) data[i] = -1;
+    else if (data[i] > 1) data[i] = 1;
+  }
 }
 
 // The upper left part of a map, or a box of it.
@@ -73,68 +84,91 @@ export function simplified(image, amount, { steps, reach }) {
   return out;
 }
 
+// A pixel's six numbers lie together, its colors' steps down and then across to the next pixel; in
+// one sweep over the rows, of x no more than two are there.
 function variationReduced(image, amount, steps) {
   const { height, width, data } = image;
   const area = height * width;
-  const size = 3 * area;
-  // Steps down and across from a pixel to the next; the last row's and the last column's stay 0.
-  let down = new Float32Array(size);
-  let across = new Float32Array(size);
-  let newDown = new Float32Array(size);
-  let newAcross = new Float32Array(size);
-  const aheadDown = new Float32Array(size);
-  const aheadAcross = new Float32Array(size);
-  const x = new Float32Array(size);
+  // The last row's steps down and the last column's across stay 0.
+  const field = new Float32Array(6 * area);
+  const ahead = new Float32Array(6 * area);
+  let here = new Float32Array(3 * width + 3);
+  let below = new Float32Array(3 * width + 3);
   const pull = 1 / (8 * amount);
   let pace = 1;
   for (let step = 0; step < steps; step++) {
-    lessDivergence(data, aheadDown, aheadAcross, amount, x, height, width);
     const next = (1 + Math.sqrt(1 + 4 * pace * pace)) / 2;
     const far = 1 + (pace - 1) / next;
+    pace = next;
+    lessDivergence(data, ahead, amount, 0, here, height, width);
     for (let y = 0; y < height; y++) {
-      const below = y + 1 < height;
-      for (let column = 0, i = y * width; column < width; column++, i++) {
-        const right = column + 1 < width;
-        const d0 = below ? aheadDown[i] + pull * (x[i + width] - x[i]) : 0;
-        const a0 = right ? aheadAcross[i] + pull * (x[i + 1] - x[i]) : 0;
-        const j = i + area;
-        const d1 = below ? aheadDown[j] + pull * (x[j + width] - x[j]) : 0;
-        const a1 = right ? aheadAcross[j] + pull * (x[j + 1] - x[j]) : 0;
-        const k = j + area;
-        const d2 = below ? aheadDown[k] + pull * (x[k + width] - x[k]) : 0;
-        const a2 = right ? aheadAcross[k] + pull * (x[k + 1] - x[k]) : 0;
+      const goesDown = y + 1 < height;
+      if (goesDown) lessDivergence(data, ahead, amount, y + 1, below, height, width);
+      const down = goesDown ? pull : 0;
+      for (let column = 0, x = 0, i = 6 * y * width; column < width; column++, x += 3, i += 6) {
+        const across = column + 1 < width ? pull : 0;
+        const x0 = here[x];
+        const x1 = here[x + 1];
+        const x2 = here[x + 2];
+        const d0 = ahead[i] + down * (below[x] - x0);
+        const d1 = ahead[i + 1] + down * (below[x + 1] - x1);
+        const d2 = ahead[i + 2] + down * (below[x + 2] - x2);
+        const a0 = ahead[i + 3] + across * (here[x + 3] - x0);
+        const a1 = ahead[i + 4] + across * (here[x + 4] - x1);
+        const a2 = ahead[i + 5] + across * (here[x + 5] - x2);
         const square = d0 * d0 + d1 * d1 + d2 * d2 + a0 * a0 + a1 * a1 + a2 * a2;
         const short = square > 1 ? 1 / Math.sqrt(square) : 1;
-        newDown[i] = d0 * short;
-        newDown[j] = d1 * short;
-        newDown[k] = d2 * short;
-        newAcross[i] = a0 * short;
-        newAcross[j] = a1 * short;
-        newAcross[k] = a2 * short;
+        const n0 = d0 * short, n1 = d1 * short, n2 = d2 * short;
+        const n3 = a0 * short, n4 = a1 * short, n5 = a2 * short;
+        const o0 = field[i], o1 = field[i + 1], o2 = field[i + 2];
+        const o3 = field[i + 3], o4 = field[i + 4], o5 = field[i + 5];
+        field[i] = n0;
+        field[i + 1] = n1;
+        field[i + 2] = n2;
+        field[i + 3] = n3;
+        field[i + 4] = n4;
+        field[i + 5] = n5;
+        ahead[i] = o0 + far * (n0 - o0);
+        ahead[i + 1] = o1 + far * (n1 - o1);
+        ahead[i + 2] = o2 + far * (n2 - o2);
+        ahead[i + 3] = o3 + far * (n3 - o3);
+        ahead[i + 4] = o4 + far * (n4 - o4);
+        ahead[i + 5] = o5 + far * (n5 - o5);
       }
+      [here, below] = [below, here];
     }
-    for (let i = 0; i < size; i++) {
-      aheadDown[i] = down[i] + far * (newDown[i] - down[i]);
-      aheadAcross[i] = across[i] + far * (newAcross[i] - across[i]);
-    }
-    [down, newDown] = [newDown, down];
-    [across, newAcross] = [newAcross, across];
-    pace = next;
   }
-  lessDivergence(data, down, across, amount, x, height, width);
-  return map(3, height, width, x);
+  const out = map(3, height, width);
+  for (let y = 0, i = 0; y < height; y++) {
+    lessDivergence(data, field, amount, y, here, height, width);
+    for (let column = 0; column < width; column++, i++) {
+      for (let c = 0; c < 3; c++) out.data[c * area + i] = here[3 * column + c];
+    }
+  }
+  return out;
 }
 
-function lessDivergence(image, down, across, amount, out, height, width) {
-  for (let c = 0, i = 0; c < 3; c++) {
-    for (let y = 0; y < height; y++) {
-      for (let column = 0; column < width; column++, i++) {
-        let sum = down[i] + across[i];
-        if (y) sum -= down[i - width];
-        if (column) sum -= across[i - 1];
-        out[i] = image[i] + amount * sum;
-      }
+// A row of the image plus `amount` times the field's divergence, its colors together.
+function lessDivergence(image, field, amount, y, out, height, width) {
+  const area = height * width;
+  const above = y ? 6 * width : 0;
+  for (let column = 0, x = 0, i = y * width, j = 6 * i; column < width; column++, x += 3, i++, j += 6) {
+    let s0 = field[j] + field[j + 3];
+    let s1 = field[j + 1] + field[j + 4];
+    let s2 = field[j + 2] + field[j + 5];
+    if (above) {
+      s0 -= field[j - above];
+      s1 -= field[j - above + 1];
+      s2 -= field[j - above + 2];
     }
+    if (column) {
+      s0 -= field[j - 3];
+      s1 -= field[j - 2];
+      s2 -= field[j - 1];
+    }
+    out[x] = image[i] + amount * s0;
+    out[x + 1] = image[area + i] + amount * s1;
+    out[x + 2] = image[2 * area + i] + amount * s2;
   }
 }
 
@@ -164,8 +198,10 @@ export function blockMeans(image, size) {
 // Maps enlarged bilinearly, their ends repeated; the upper left part of a size.
 export function enlarged(maps, times, height, width) {
   const out = map(maps.channels, height, width);
-  const across = places(width, times, maps.width);
+  const { low, high, share } = places(width, times, maps.width);
   const down = places(height, times, maps.height);
+  const { data } = maps;
+  const row = new Float32Array(maps.width);
   for (let c = 0; c < maps.channels; c++) {
     const start = c * maps.height * maps.width;
     for (let y = 0; y < height; y++) {
@@ -173,13 +209,11 @@ export function enlarged(maps, times, height, width) {
       const lower = start + down.high[y] * maps.width;
       const v = down.share[y];
       const to = (c * height + y) * width;
+      // The row of cells first, and then what lies between them.
+      for (let x = 0; x < maps.width; x++) row[x] = data[upper + x] + v * (data[lower + x] - data[upper + x]);
       for (let x = 0; x < width; x++) {
-        const l = across.low[x];
-        const h = across.high[x];
-        const u = across.share[x];
-        const a = maps.data[upper + l] + u * (maps.data[upper + h] - maps.data[upper + l]);
-        const b = maps.data[lower + l] + u * (maps.data[lower + h] - maps.data[lower + l]);
-        out.data[to + x] = a + v * (b - a);
+        const left = row[low[x]];
+        out.data[to + x] = left + share[x] * (row[high[x]] - left);
       }
     }
   }
@@ -251,10 +285,10 @@ function windows(maps, radius) {
   for (let row = 0; row < channels * height; row++) {
     const start = row * width;
     let sum = 0;
-    for (let k = -radius; k <= radius; k++) sum += maps.data[start + clamp(k, width)];
+    for (let k = -radius; k <= radius; k++) sum += maps.data[start + held(k, width)];
     for (let x = 0; x < width; x++) {
       half.data[start + x] = sum / side;
-      sum += maps.data[start + clamp(x + radius + 1, width)] - maps.data[start + clamp(x - radius, width)];
+      sum += maps.data[start + held(x + radius + 1, width)] - maps.data[start + held(x - radius, width)];
     }
   }
   const sums = new Float64Array(width);
@@ -262,12 +296,12 @@ function windows(maps, radius) {
     const start = c * height * width;
     sums.fill(0);
     for (let k = -radius; k <= radius; k++) {
-      const row = start + clamp(k, height) * width;
+      const row = start + held(k, height) * width;
       for (let x = 0; x < width; x++) sums[x] += half.data[row + x];
     }
     for (let y = 0; y < height; y++) {
-      const more = start + clamp(y + radius + 1, height) * width;
-      const less = start + clamp(y - radius, height) * width;
+      const more = start + held(y + radius + 1, height) * width;
+      const less = start + held(y - radius, height) * width;
       const to = start + y * width;
       for (let x = 0; x < width; x++) {
         out.data[to + x] = sums[x] / side;
@@ -277,7 +311,7 @@ function windows(maps, radius) {
   }
   return out;
 }
-const clamp = (place, length) => (place < 0 ? 0 : place >= length ? length - 1 : place);
+const held = (place, length) => (place < 0 ? 0 : place >= length ? length - 1 : place);
 
 // At every place the line, slope * guide + offset, that fits best: models/finish/guided.py. Slopes
 // come first, then as many offsets.
@@ -478,20 +512,21 @@ export function toned(picture, light, share, { cell, radius, edges }, weights) {
 export function skin(photo, light, about, weights) {
   const { height, width } = photo;
   const area = height * width;
-  const soft = (value) => 1 / (1 + Math.exp(-value));
   const seen = map(1, height, width);
   const halfBlue = 1 / (2 * (1 - weights[2]));
   const halfRed = 1 / (2 * (1 - weights[0]));
   const [leastBlue, mostBlue] = about.blue;
   const [leastRed, mostRed] = about.red;
+  const blueRange = Math.exp((leastBlue - mostBlue) / about.soft);
+  const redRange = Math.exp((leastRed - mostRed) / about.soft);
   for (let i = 0; i < area; i++) {
     const l = light.data[i];
-    const blue = (photo.data[2 * area + i] - l) * halfBlue;
-    const red = (photo.data[i] - l) * halfRed;
-    seen.data[i] =
-      soft((l - about.darkest) / about.dark_soft) *
-      soft((blue - leastBlue) / about.soft) * soft((mostBlue - blue) / about.soft) *
-      soft((red - leastRed) / about.soft) * soft((mostRed - red) / about.soft);
+    // The product of five sigmoids 1 / (1 + exp(-x)); the exponentials of a range's two ends have
+    // one product everywhere.
+    const dark = Math.exp((about.darkest - l) / about.dark_soft);
+    const blue = Math.exp((leastBlue - (photo.data[2 * area + i] - l) * halfBlue) / about.soft);
+    const red = Math.exp((leastRed - (photo.data[i] - l) * halfRed) / about.soft);
+    seen.data[i] = 1 / ((1 + dark) * (1 + blue) * (1 + blueRange / blue) * (1 + red) * (1 + redRange / red));
   }
   const cells = around(blockMeans(seen, about.cell), about.around);
   for (let i = 0; i < cells.data.length; i++) {
@@ -537,14 +572,14 @@ export function shaded(picture, photo, light, share, amount, strength, about, we
   for (let i = 0; i < 2 * few; i++) cells.data[i] /= Math.max(cells.data[2 * few + (i % few)], 1e-3);
   const means = enlarged(map(2, cells.height, cells.width, cells.data.subarray(0, 2 * few)), about.cell, height, width);
   const [ofRed, ofGreen, ofBlue] = weights;
-  const out = map(3, height, width);
+  const out = map(3, height, width, picture.data.slice());
   for (let i = 0; i < area; i++) {
     const w = strength * amount * share.data[i];
-    const missing = line.data[area + i] + line.data[i] * light.data[i];
+    if (!w) continue;
+    const more = w * (line.data[area + i] + line.data[i] * light.data[i]);
     const red = w * (away.data[i] - (1 - about.own) * means.data[i]);
     const blue = w * (away.data[area + i] - (1 - about.own) * means.data[area + i]);
     const green = -(ofRed * red + ofBlue * blue) / ofGreen;
-    const more = w * missing;
     out.data[i] = limited(picture.data[i] + more + red);
     out.data[area + i] = limited(picture.data[area + i] + more + green);
     out.data[2 * area + i] = limited(picture.data[2 * area + i] + more + blue);
@@ -579,12 +614,14 @@ export function ink(photo, light, size, about) {
   const directions = edges(photo, about);
   const few = directions.columns;
   const small = map(1, height, width);
-  const taps = [];
+  const distances = new Float64Array(2 * about.samples);
+  const shares = new Float64Array(2 * about.samples);
   let weights = 1;
   for (let sample = 1; sample <= about.samples; sample++) {
     const distance = sample * about.spacing;
     const weight = Math.exp(-((distance / about.length) ** 2) / 2);
-    taps.push([distance, weight], [-distance, weight]);
+    distances.set([distance, -distance], 2 * sample - 2);
+    shares.set([weight, weight], 2 * sample - 2);
     weights += 2 * weight;
   }
   for (let y = 0; y < height; y++) {
@@ -593,9 +630,8 @@ export function ink(photo, light, size, about) {
       const across = directions.across[cell];
       const down = directions.down[cell];
       let total = step.data[y * width + x];
-      for (let k = 0; k < taps.length; k++) {
-        const [distance, weight] = taps[k];
-        total += weight * between(step, x + distance * across, y + distance * down);
+      for (let k = 0; k < distances.length; k++) {
+        total += shares[k] * between(step, x + distances[k] * across, y + distances[k] * down);
       }
       small.data[y * width + x] = -total / weights;
     }
@@ -631,7 +667,7 @@ function edges(photo, about) {
   const tensor = map(2, height, width);
   for (let c = 0; c < 3; c++) {
     const start = c * area;
-    const at = (y, x) => means.data[start + clamp(y, height) * width + clamp(x, width)];
+    const at = (y, x) => means.data[start + held(y, height) * width + held(x, width)];
     for (let y = 0; y < height; y++) {
       for (let x = 0; x < width; x++) {
         const a = at(y - 1, x - 1), b = at(y - 1, x), d = at(y - 1, x + 1);
@@ -670,7 +706,7 @@ function blurred(maps, deviation) {
     for (let y = 0; y < height; y++) {
       const to = start + y * width;
       for (let k = -radius; k <= radius; k++) {
-        const from = start + clamp(y + k, height) * width;
+        const from = start + held(y + k, height) * width;
         const weight = weights[k + radius];
         for (let x = 0; x < width; x++) half.data[to + x] += weight * maps.data[from + x];
       }
@@ -679,7 +715,7 @@ function blurred(maps, deviation) {
         if (x >= radius && x + radius < width) {
           for (let k = -radius; k <= radius; k++) sum += weights[k + radius] * half.data[to + x + k];
         } else {
-          for (let k = -radius; k <= radius; k++) sum += weights[k + radius] * half.data[to + clamp(x + k, width)];
+          for (let k = -radius; k <= radius; k++) sum += weights[k + radius] * half.data[to + held(x + k, width)];
         }
         out.data[to + x] = sum;
       }

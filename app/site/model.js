@@ -18,8 +18,13 @@ export function unpacked(file, table) {
   const tensors = {};
   for (const { name, shape, kind, offset, scales } of table) {
     const size = shape.reduce((a, b) => a * b, 1);
-    const given = KINDS[kind](file, offset, size);
     const values = new Float32Array(size);
+    tensors[name] = values;
+    if (kind === "s16") {
+      unfolded(file, offset, shape.at(-1), values);
+      continue;
+    }
+    const given = KINDS[kind](file, offset, size);
     if (kind === "i8") {
       const each = new Float32Array(file, scales, shape[0]);
       const columns = size / shape[0];
@@ -27,9 +32,23 @@ export function unpacked(file, table) {
     } else {
       for (let i = 0; i < size; i++) values[i] = half(given[i]);
     }
-    tensors[name] = values;
   }
   return tensors;
+}
+
+// Symmetric n x n matrices, of whose rows a file has what is not left of the diagonal.
+function unfolded(file, offset, n, values) {
+  const given = new Uint16Array(file, offset, (values.length / n / n) * ((n * (n + 1)) / 2));
+  let from = 0;
+  for (let start = 0; start < values.length; start += n * n) {
+    for (let row = 0; row < n; row++) {
+      for (let column = row; column < n; column++) {
+        const value = half(given[from++]);
+        values[start + row * n + column] = value;
+        values[start + column * n + row] = value;
+      }
+    }
+  }
 }
 
 export class Model {

@@ -8,6 +8,9 @@ const THUMBNAIL = 128;
 const RESTS = 350; // milliseconds after which a slider rests
 const FIRST = ["strength", "brush_size"]; // options that are shown first; the rest lies under More
 
+// For measuring: run=wasm or webgpu, threads=N, fill=no (styles keep their pictures).
+const query = new URLSearchParams(location.search);
+
 const find = (id) => document.getElementById(id);
 const say = (text) => { find("status").textContent = text; };
 
@@ -40,7 +43,10 @@ const cancel = (promise) => promise && worker.postMessage({ cancel: promise.id }
 function start() {
   worker = new Worker("worker.js", { type: "module" });
   worker.onmessage = ({ data }) => {
-    if (data.provider) return say("The graphics processor was lost; the processor goes on.");
+    if (data.provider) {
+      document.body.dataset.runs = `${data.provider} ${data.threads}`;
+      return say("The graphics processor was lost; the processor goes on.");
+    }
     const job = waiting.get(data.id);
     if (!job) return;
     if ("done" in data) return job.tell?.(data.done);
@@ -73,6 +79,8 @@ const photoKey = () => photo.key;
 
 const choices = () => JSON.stringify({ look, style });
 
+const nameOf = (chosen) => chosen.split(":")[0];
+
 function change(what, { remember = true } = {}) {
   const before = choices();
   what();
@@ -95,17 +103,22 @@ function undo() {
 
 // The controls as what is chosen says.
 function show() {
-  for (const button of find("styles").querySelectorAll("[role=radio]")) {
-    const checked = button.dataset.style === style;
-    button.setAttribute("aria-checked", checked);
-    button.tabIndex = checked ? 0 : -1;
-  }
+  showVariants();
+  for (const button of radios("styles")) check(button, nameOf(button.dataset.style) === nameOf(style));
+  for (const button of radios("variants")) check(button, button.dataset.style === style);
   for (const [name, value] of Object.entries(look)) {
     const control = find(`look-${name}`);
     control.value = value ?? "";
     const output = control.parentElement.querySelector("output");
     if (output) output.textContent = shownValue(name, value);
   }
+}
+
+const radios = (group) => [...find(group).querySelectorAll("[role=radio]")];
+
+function check(button, checked) {
+  button.setAttribute("aria-checked", checked);
+  button.tabIndex = checked ? 0 : -1;
 }
 
 const shownValue = (name, value) => (name === "strength" ? `${Math.round(100 * value)} %` : value.toFixed(2));
@@ -145,8 +158,8 @@ async function paint({ quick = false } = {}) {
     complain();
     if (!quick) {
       lastResult = picture;
-      const seconds = (performance.now() - began) / 1000;
-      say(`${labelOf(style)}, painted in ${seconds.toFixed(1)} s.`);
+      const { duration } = performance.measure("painting", { start: began });
+      say(`${labelOf(style)}, painted in ${(duration / 1000).toFixed(1)} s.`);
     }
   } catch (error) {
     if (!(error instanceof Stopped) && painting === mine) {
@@ -174,8 +187,9 @@ function moved() {
 
 // Each style's button shows the very photo, one after the other.
 async function fill() {
+  if (query.get("fill") === "no") return;
   const key = photoKey();
-  for (const button of find("styles").querySelectorAll("[role=radio]")) {
+  for (const button of [...radios("styles"), ...radios("variants")]) {
     if (button.dataset.filled === key) continue;
     if (painting || saving || photoKey() !== key) return;
     const mine = ask("paint", { key, style: button.dataset.style, look: DEFAULTS(about), side: THUMBNAIL });
@@ -212,10 +226,7 @@ async function take(file) {
     const { width, height, preview } = await ask("photo", { key, file, side: PREVIEW });
     photo = { key, name: (file.name || "photo").replace(/\.[^.]*$/, ""), width, height };
     document.body.dataset.photo = key;
-    const frame = find("frame");
-    frame.style.aspectRatio = `${width} / ${height}`;
-    // Within the frame's greatest height, so that it keeps the photo's shape.
-    frame.style.maxWidth = `calc(${innerWidth < 900 ? 62 : 76}vh * ${width / height})`;
+    find("frame").style.setProperty("--ratio", width / height);
     draw(find("before"), preview);
     draw(find("painted"), preview);
     await paint();
@@ -249,10 +260,15 @@ async function takePainting(file) {
 
 const slug = (text) => text.replace(/[^\p{L}\p{N}_-]+/gu, "-").slice(0, 60);
 
+let ready = null; // the file made last, and what it was made of
+
+// The painting's file, of the size and kind that are chosen; null: it was cancelled, or failed.
 async function made() {
-  cancel(filling);
   const side = Number(find("size").value);
   const type = find("type").value;
+  const wish = JSON.stringify([photoKey(), style, look, side, type]);
+  if (ready?.wish === wish) return ready.file;
+  cancel(filling);
   saving = ask("file", { key: photoKey(), style, look, side, type }, { tell: progress });
   find("cancel").hidden = false;
   say("Painting it at its full size …");
@@ -262,7 +278,8 @@ async function made() {
     const ending = type === "image/png" ? "png" : "jpg";
     const name = `${slug(photo.name)}-${slug(labelOf(style).toLowerCase())}.${ending}`;
     say(`Ready: ${width} × ${height} pixels.`);
-    return new File([blob], name, { type });
+    ready = { wish, file: new File([blob], name, { type }) };
+    return ready.file;
   } catch (error) {
     if (error instanceof Stopped) say("Cancelled.");
     else {
@@ -307,7 +324,9 @@ async function share() {
   try {
     await navigator.share({ files: [file] });
   } catch (error) {
-    if (error.name !== "AbortError") complain("This browser could not share the picture; download it instead.");
+    // A browser shares what it was tapped for a few seconds ago at most; the file is kept.
+    if (error.name === "NotAllowedError") say("The picture is ready: tap Share once more.");
+    else if (error.name !== "AbortError") complain("This browser could not share the picture; download it instead.");
   }
 }
 
@@ -317,7 +336,7 @@ const labels = new Map();
 const labelOf = (name) => labels.get(name) ?? name;
 const NAMES = { cezanne: "Cézanne", monet: "Monet", ukiyoe: "Ukiyo-e", vangogh: "Van Gogh" };
 
-function addStyle(name, label, thumbnail = null) {
+function styleButton(name, label, shown = label) {
   labels.set(name, label);
   const button = document.createElement("button");
   button.type = "button";
@@ -327,14 +346,20 @@ function addStyle(name, label, thumbnail = null) {
   canvas.width = canvas.height = 8;
   canvas.setAttribute("aria-hidden", "true");
   const text = document.createElement("span");
-  text.textContent = label;
+  text.textContent = shown;
   button.append(canvas, text);
   button.addEventListener("click", () => {
     change(() => { style = name; });
     paint();
   });
+  return button;
+}
+
+function addStyle(name, label, thumbnail = null) {
+  const button = styleButton(name, label);
   find("styles").insertBefore(button, find("styles").querySelector(".add"));
   if (thumbnail) {
+    const canvas = button.querySelector("canvas");
     const image = new Image();
     image.onload = () => {
       if (button.dataset.filled) return;
@@ -344,6 +369,28 @@ function addStyle(name, label, thumbnail = null) {
     };
     image.src = `model/${thumbnail}`;
   }
+}
+
+const variants = new Map(); // a style's name -> the buttons of its codes
+
+function showVariants() {
+  const name = nameOf(style);
+  const codes = about.styles.find((one) => one.name === name)?.codes ?? [];
+  const group = find("variants");
+  group.hidden = find("variants-title").hidden = codes.length < 2;
+  if (group.hidden) return group.replaceChildren();
+  if (group.dataset.of === name && group.childElementCount) return;
+  if (!variants.has(name)) {
+    const label = labelOf(`${name}:1`);
+    variants.set(name, codes.map((_, i) => {
+      const button = styleButton(`${name}:${i + 1}`, i ? `${label} ${i + 1}` : label, String(i + 1));
+      button.setAttribute("aria-label", `${label}, variant ${i + 1}`);
+      return button;
+    }));
+  }
+  group.dataset.of = name;
+  find("variants-title").textContent = `Variants of ${labelOf(`${name}:1`)}`;
+  group.replaceChildren(...variants.get(name));
 }
 
 function addOwnButton() {
@@ -400,7 +447,6 @@ function slider(name, option) {
 }
 
 const CHOICES = {
-  brush_size: { auto: "as suits the size", 1: "fine", 2: "larger", 4: "large", 8: "for a large print" },
   keep_color: { "": "no", luminance: "every pixel's", matched: "as a whole" },
 };
 
@@ -412,7 +458,7 @@ function select(name, option) {
   for (const choice of option.choices) {
     const entry = document.createElement("option");
     entry.value = choice ?? "";
-    entry.textContent = CHOICES[name]?.[choice ?? ""] ?? String(choice);
+    entry.textContent = option.words[choice] ?? CHOICES[name]?.[choice ?? ""] ?? String(choice);
     control.append(entry);
   }
   control.addEventListener("change", () => {
@@ -426,7 +472,13 @@ function select(name, option) {
 
 function wire() {
   find("choose").addEventListener("click", () => find("photo-file").click());
-  find("camera").addEventListener("click", () => find("camera-file").click());
+  find("camera").addEventListener("click", camera);
+  find("unlens").addEventListener("click", () => find("lens").close());
+  find("snap").addEventListener("click", snap);
+  find("lens").addEventListener("close", () => {
+    for (const track of find("view").srcObject?.getTracks() ?? []) track.stop();
+    find("view").srcObject = null;
+  });
   for (const [id, then] of [["photo-file", take], ["camera-file", take], ["painting-file", takePainting]]) {
     find(id).addEventListener("change", ({ target }) => {
       const [file] = target.files;
@@ -464,30 +516,63 @@ function wire() {
     find("drop").hidden = true;
     take(event.dataTransfer.files[0]);
   });
-  // One stop of the tab key for all styles; arrows go from one to the next.
-  find("styles").addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const radios = [...find("styles").querySelectorAll("[role=radio]")];
-    const place = radios.indexOf(event.target);
-    if (!step || place < 0) return;
-    event.preventDefault();
-    const next = radios[(place + step + radios.length) % radios.length];
-    next.focus();
-    next.click();
-  });
+  arrows("styles");
+  arrows("variants");
   const probe = new File([""], "a.png", { type: "image/png" });
   find("share").hidden = !navigator.canShare?.({ files: [probe] });
 }
 
+// One stop of the tab key for all of a group; arrows go from one to the next.
+function arrows(group) {
+  find(group).addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const all = radios(group);
+    const place = all.indexOf(event.target);
+    if (!step || place < 0) return;
+    event.preventDefault();
+    const next = all[(place + step + all.length) % all.length];
+    next.focus();
+    next.click();
+  });
+}
+
+// A phone takes a photo with its own camera; a laptop's is shown here.
+async function camera() {
+  const isPhone = matchMedia("(pointer: coarse)").matches;
+  if (isPhone || !navigator.mediaDevices?.getUserMedia) return find("camera-file").click();
+  complain();
+  try {
+    const stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1920 } } });
+    find("lens").showModal();
+    find("view").srcObject = stream;
+    await find("view").play();
+  } catch (error) {
+    find("lens").close();
+    const why = error.name === "NotAllowedError" ? "The camera was not allowed" : "There is no camera here";
+    complain(`${why}; choose a photo instead.`);
+  }
+}
+
+async function snap() {
+  const view = find("view");
+  if (!view.videoWidth) return;
+  const canvas = new OffscreenCanvas(view.videoWidth, view.videoHeight);
+  canvas.getContext("2d").drawImage(view, 0, 0);
+  const blob = await canvas.convertToBlob({ type: "image/jpeg", quality: 0.95 });
+  find("lens").close();
+  take(new File([blob], "camera.jpg", { type: "image/jpeg" }));
+}
+
 function compare(percent) {
   find("before").style.clipPath = `inset(0 ${100 - percent}% 0 0)`;
-  find("line").style.left = `${percent}%`;
+  find("line").style.setProperty("--at", `${percent}%`);
   find("compare").setAttribute("aria-valuetext", `${percent} % photo`);
 }
 
 async function provider() {
-  const wanted = new URLSearchParams(location.search).get("run");
+  const wanted = query.get("run");
   if (wanted === "wasm" || !navigator.gpu) return "wasm";
+  if (wanted === "webgpu") return wanted;
   const adapter = await navigator.gpu.requestAdapter().catch(() => null);
   return adapter && !adapter.info?.isFallbackAdapter ? "webgpu" : "wasm";
 }
@@ -523,7 +608,7 @@ async function main() {
   show();
   compare(0);
   start();
-  const asked = Number(new URLSearchParams(location.search).get("threads"));
+  const asked = Number(query.get("threads"));
   const threads = self.crossOriginIsolated ? asked || Math.min(4, navigator.hardwareConcurrency || 1) : 1;
   const opened = async (how) => {
     const { provider: found } = await ask("open", { provider: how, threads }, { tell: progress });

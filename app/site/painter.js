@@ -9,6 +9,10 @@ import { plan, samples } from "./tiles.js";
 
 export class Cancelled extends Error {}
 
+// Of how many sizes and grounds of photos the content is kept: the one that is shown, the small one
+// of a moving slider, and that of the styles' pictures.
+const MOST_KEPT = 3;
+
 export const DEFAULTS = (about) =>
   Object.fromEntries(Object.entries(about.options).map(([name, o]) => [name, "choices" in o ? o.choices[0] : 1]));
 
@@ -16,7 +20,13 @@ export class Painter {
   constructor(model) {
     this.model = model;
     this.about = model.about;
-    this.content = null;
+    this.kept = new Map();
+  }
+
+  // Lets go of what is kept of photos.
+  forget() {
+    for (const { content } of this.kept.values()) content.dispose?.();
+    this.kept.clear();
   }
 
   // What is made of a photo: what its style wants, more or less; models.Ground.of.
@@ -98,7 +108,7 @@ export class Painter {
 
   // Statistics that are held in every tile, read from samples; and the map of colors.
   async survey(job, pixels) {
-    const { picture, look, size, ground } = job;
+    const { picture, look, size } = job;
     const { limits, network } = this.about;
     const sampled =
       pixels <= limits.whole
@@ -160,34 +170,40 @@ export class Painter {
   }
 
   // What the network makes of a part of a photo: in a style, and, short of full strength, with its
-  // hops open. Kept of the photo painted last: what is done afterwards can be done again at once.
+  // hops open. Of a photo that was painted just now both are kept, so that what is done afterwards
+  // can be done again at once, and its content, for another style or strength.
   async network(job, seen, held) {
     const { style, look } = job;
-    const content = await this.contentOf(job, seen);
-    const kept = content === this.content?.content ? this.content : null;
-    const same = kept?.style === style && kept.strength === look.strength;
-    if (same) return { raw: kept.raw, opened: look.strength < 1 ? kept.opened : null };
-    await job.stop();
-    const { picture: raw } = await this.model.generate(content, style.parts, look.strength, held?.read);
-    await job.stop();
-    let opened = null;
-    if (look.strength < 1) opened = kept?.opened ?? (await this.model.generate(content, null, 0)).picture;
-    if (kept) Object.assign(kept, { style, strength: look.strength, raw, opened: opened ?? kept.opened });
-    else content.dispose?.();
-    return { raw, opened };
+    const kept = await this.contentOf(job, seen);
+    try {
+      if (kept.style !== style || kept.strength !== look.strength) {
+        await job.stop();
+        const { picture: raw } = await this.model.generate(kept.content, style.parts, look.strength, held?.read);
+        Object.assign(kept, { style, strength: look.strength, raw });
+        await job.stop();
+      }
+      if (look.strength === 1) return { raw: kept.raw, opened: null };
+      kept.opened ??= (await this.model.generate(kept.content, null, 0)).picture;
+      return kept;
+    } finally {
+      if (!kept.key) kept.content.dispose?.();
+    }
   }
 
-  // Content of the photo painted last is kept, for another style or strength of it.
   async contentOf(job, seen) {
     const { ground } = job;
     const key = job.key && JSON.stringify([job.key, job.size, ground.simplify, ground.strokes, seen.height, seen.width]);
-    if (key && this.content?.key === key) return this.content.content;
-    const content = await this.model.encode(seen.data, 1, seen.height, seen.width);
-    if (key) {
-      this.content?.content.dispose?.();
-      this.content = { key, content };
+    let kept = key && this.kept.get(key);
+    if (!kept) kept = { key, content: await this.model.encode(seen.data, 1, seen.height, seen.width) };
+    if (!key) return kept;
+    this.kept.delete(key); // the one used last comes last
+    this.kept.set(key, kept);
+    for (const [oldest, { content }] of this.kept) {
+      if (this.kept.size <= MOST_KEPT) break;
+      content.dispose?.();
+      this.kept.delete(oldest);
     }
-    return content;
+    return kept;
   }
 
   // A part of the photo at its own size, padded for the network, with less detail.
@@ -267,10 +283,7 @@ export class Painter {
         painted.data[i] += (1 - strength) * (given.data[i] - own.data[i]);
       }
     }
-    for (let i = 0; i < painted.data.length; i++) {
-      const value = painted.data[i];
-      painted.data[i] = value < -1 ? -1 : value > 1 ? 1 : value;
-    }
+    filters.clamp(painted.data);
     painted = filters.simplified(painted, strength * ground.flatten, about.simplification);
     // What the network's own scale is enough for is done there.
     const less = size > 1 ? filters.blockMeans(photo, size) : photo;
@@ -311,10 +324,13 @@ function sumsOf(picture) {
 function put(out, painted, box) {
   const area = painted.height * painted.width;
   const { data } = painted;
+  const pixels = out.data; // clamped, and rounded to the nearest whole number
   for (let y = 0; y < painted.height; y++) {
     let to = 4 * ((box.top + y) * out.width + box.left);
     for (let x = 0, i = y * painted.width; x < painted.width; x++, i++, to += 4) {
-      for (let c = 0; c < 3; c++) out.data[to + c] = Math.round((data[c * area + i] + 1) * 127.5);
+      pixels[to] = (data[i] + 1) * 127.5;
+      pixels[to + 1] = (data[area + i] + 1) * 127.5;
+      pixels[to + 2] = (data[2 * area + i] + 1) * 127.5;
     }
   }
 }

@@ -8,6 +8,8 @@ export const MOST_PIXELS = 60e6;
 // A file as a picture, upright, its colors in sRGB. max: the longest side, pixels.
 export async function decoded(blob, max = Infinity, onWhite = false) {
   const name = blob.name ?? "this picture";
+  const size = sizeOf(new DataView(await blob.slice(0, 2 ** 20).arrayBuffer().catch(() => new ArrayBuffer(0))));
+  if (size) refuseHuge(name, ...size);
   let bitmap;
   try {
     bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" });
@@ -15,13 +17,9 @@ export async function decoded(blob, max = Infinity, onWhite = false) {
     throw new PictureError(await reason(blob, name));
   }
   try {
-    const { width, height } = bitmap;
-    if (width * height > MOST_PIXELS) {
-      const size = Math.round((width * height) / 1e6);
-      throw new PictureError(`${name} has ${size} megapixels; the most this page can hold are ${MOST_PIXELS / 1e6}.`);
-    }
+    refuseHuge(name, bitmap.width, bitmap.height);
     let picture = pixelsOf(bitmap, onWhite);
-    if (max < Math.max(width, height)) picture = shrunk(picture, max);
+    if (max < Math.max(bitmap.width, bitmap.height)) picture = shrunk(picture, max);
     return picture;
   } catch (error) {
     if (error instanceof PictureError) throw error;
@@ -29,6 +27,30 @@ export async function decoded(blob, max = Infinity, onWhite = false) {
   } finally {
     bitmap.close();
   }
+}
+
+function refuseHuge(name, width, height) {
+  const pixels = width * height;
+  if (pixels <= MOST_PIXELS) return;
+  const size = Math.round(pixels / 1e6);
+  throw new PictureError(`${name} has ${size} megapixels; the most this page can hold are ${MOST_PIXELS / 1e6}.`);
+}
+
+// Width and height as a PNG's, a JPEG's or a WebP's first bytes tell them: a browser fails on a
+// picture that is far too large, and doesn't say that it is the size. null: they don't.
+function sizeOf(head) {
+  const length = head.byteLength;
+  if (length >= 24 && head.getUint32(0) === 0x89504e47) return [head.getUint32(16), head.getUint32(20)];
+  if (length >= 30 && head.getUint32(8) === 0x57454250 && head.getUint32(12) === 0x56503858) {
+    return [1 + (head.getUint32(24, true) & 0xffffff), 1 + (head.getUint32(26, true) >>> 8)];
+  }
+  if (length < 4 || head.getUint16(0) !== 0xffd8) return null;
+  for (let at = 2; at + 9 < length && head.getUint8(at) === 0xff; at += 2 + head.getUint16(at + 2)) {
+    const kind = head.getUint8(at + 1);
+    const isFrame = kind >= 0xc0 && kind <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(kind);
+    if (isFrame) return [head.getUint16(at + 7), head.getUint16(at + 5)];
+  }
+  return null;
 }
 
 async function reason(blob, name) {

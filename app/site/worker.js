@@ -8,16 +8,15 @@ import { decoded, encoded, PictureError, shrunk } from "./pictures.js";
 const photos = new Map(); // name -> {full: File, preview: picture}
 const styles = new Map(); // own paintings' codes
 let painter = null;
+let threads = 1;
 const cancelled = new Set();
 let working = Promise.resolve();
 
 const jobs = {
   // Loads the runtime and the network. provider: "webgpu" or "wasm"; threads: how many.
-  async open({ provider, threads }, tell) {
-    const runtime = provider === "webgpu" ? "ort.webgpu.min.mjs" : "ort.wasm.min.mjs";
-    const ort = await import(`./runtime/${runtime}`);
-    ort.env.wasm.wasmPaths = new URL("./runtime/", import.meta.url).href;
-    ort.env.wasm.numThreads = threads;
+  async open({ provider, threads: most }, tell) {
+    threads = most;
+    const ort = await runtime(provider === "webgpu" ? "ort.webgpu.min.mjs" : "ort.wasm.min.mjs");
     const model = await Model.load(ort, new URL("./model/", import.meta.url), provider, tell);
     painter = new Painter(model);
     return { provider, threads };
@@ -56,6 +55,13 @@ const jobs = {
   },
 };
 
+async function runtime(file) {
+  const ort = await import(`./runtime/${file}`);
+  ort.env.wasm.wasmPaths = new URL("./runtime/", import.meta.url).href;
+  ort.env.wasm.numThreads = threads;
+  return ort;
+}
+
 function known(key) {
   const photo = photos.get(key);
   if (!photo) throw new Cancelled();
@@ -68,10 +74,12 @@ async function painted(picture, style, look, options) {
     return await painter.paint(picture, code, look, options);
   } catch (error) {
     if (painter.model.provider !== "webgpu" || error instanceof Cancelled) throw error;
-    // The GPU was lost in mid-painting, or is out of memory: the processor goes on.
-    painter.content = null;
+    // The GPU was lost in mid-painting, or is out of memory: the processor goes on, in a runtime of
+    // its own, since one that was stopped halfway is of no more use.
+    painter.forget();
+    painter.model.ort = await runtime("ort.webgpu.min.mjs?again");
     await painter.model.open("wasm");
-    postMessage({ provider: "wasm" });
+    postMessage({ provider: "wasm", threads });
     return painter.paint(picture, code, look, options);
   }
 }

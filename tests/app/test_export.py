@@ -109,6 +109,16 @@ def test_packed_tensors_come_back_within_their_precision():
         assert np.abs(values - tensors[name]).max() <= step / 2 + 1e-6
 
 
+def test_of_symmetric_matrices_half_is_kept():
+    draw = np.random.default_rng(0).normal(size=(3, 8, 8)).astype(np.float32)
+    roots, others = draw + draw.swapaxes(1, 2), draw
+    file, table = packed({"roots": roots, "others": others})
+    assert len(file) == 2 * (3 * 36 + 3 * 64)
+    back = unpacked(file, table)
+    assert np.array_equal(back["roots"], roots.astype(np.float16))
+    assert np.array_equal(back["others"], others.astype(np.float16))
+
+
 def test_the_page_is_told_every_field_of_a_ground_and_of_a_look(checkpoint):
     from app.painter import Painter
 
