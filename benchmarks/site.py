@@ -50,6 +50,7 @@ from app.region_painter import RegionPainter
 from app.regions import Region
 from app.shipped import CHECKPOINT
 from app.site.serve import Handler, server
+from benchmarks.scale import seam_ratio
 from models.network import STRIDE
 
 PARTS = ("sizes", "roots", "equal", "seams", "visits", "phone", "speed", "large", "memory")
@@ -273,20 +274,6 @@ def _on(pixels: np.ndarray, ground: int) -> np.ndarray:
     return values * share + ground * (1 - share)
 
 
-def seam(pixels: np.ndarray, places: Sequence[int], period: int = STRIDE) -> float:
-    """Steps across the columns where tiles meet, beside those around them: 1 is no seam.
-
-    Args:
-        places: the first columns of tiles.
-        period: of the network's own grid, pixels: its steps are not alike at all of its columns,
-            with tiles or without, so that only those at the same place of the grid are comparable.
-    """
-    values = pixels[..., :3].astype(np.float64)
-    steps = np.abs(np.diff(values, axis=1)).mean((0, 2))
-    around = [steps[p - 1 + k * period] for p in places for k in (-3, -2, -1, 1, 2, 3)]
-    return float(np.mean([steps[place - 1] for place in places]) / np.mean(around))
-
-
 def compare(page: Page, painter: Painter, chosen: Sequence[Case]) -> list[dict[str, Any]]:
     """Paints each case with both, and says how far they are apart."""
     rows = []
@@ -331,7 +318,12 @@ def zipped(folder: Path) -> dict[str, float]:
 
 
 def seams(page: Page, painter: Painter, names: Sequence[str], large: int) -> list[dict[str, Any]]:
-    """Seams of large pictures in tiles, the page's and app.painter's, beside no tiles at all."""
+    """Steps across the columns where tiles meet, over those of the picture that is painted whole.
+
+    A step's size is that of the steps next to it, see `benchmarks.scale.seam_ratio`, which alone
+    says little: without any tiles it is as far from 1, by what the picture shows there and by the
+    network's own grid.
+    """
     height = large * 2 // 3
     picture = Image.fromarray(skimage.data.coffee()).resize(
         (large, height), Image.Resampling.BICUBIC
@@ -360,7 +352,8 @@ def seams(page: Page, painter: Painter, names: Sequence[str], large: int) -> lis
                 "whole": painter.paint(given, style, look, tile=large).rgb,
             }
             row: dict[str, Any] = {"style": name, "brush size": size, "tiles": len(places) + 1}
-            row |= {way: seam(pixels, places, STRIDE * size) for way, pixels in ways.items()}
+            row |= {way: seam_ratio(pixels[..., :3], places) for way, pixels in ways.items()}
+            row["over whole"] = row["page"] / row["whole"]
             rows.append(row)
             print(row, flush=True)
     return rows
