@@ -16,10 +16,14 @@ self.addEventListener("activate", (event) => {
 
 // What the page has loaded before it was looked after from here; a browser still has it.
 self.addEventListener("message", (event) => {
-  const { keep } = event.data;
-  const kept = caches.open(VERSION).then((cache) => cache.addAll(keep));
-  event.waitUntil(kept.then(() => event.source.postMessage({ kept: true })));
+  event.waitUntil(keep(event.data.keep).then(() => event.source.postMessage({ kept: true })));
 });
+
+async function keep(names) {
+  const cache = await caches.open(VERSION);
+  const kept = await Promise.all(names.map((name) => cache.match(name)));
+  await cache.addAll(names.filter((_, i) => !kept[i]));
+}
 
 self.addEventListener("fetch", (event) => {
   const url = new URL(event.request.url);
