@@ -115,7 +115,10 @@ export class Painter {
         ? pixels
         : Math.min(Math.max(Math.floor(pixels / limits.sampled_share), limits.fewest_sampled), limits.whole);
     const stride = network.stride * size;
-    const most = Math.min(size * sampled, 2 ** 19 * size * size);
+    // Where larger strokes leave little of the photo, all of it is read. (Matching colors needs the
+    // finished samples too, at full size.)
+    const isRead = size > 1 && pixels <= 2 ** 20 * size * size && look.keep_color !== "matched";
+    const most = isRead ? pixels : Math.min(size * sampled, 2 ** 19 * size * size);
     const boxes = samples(picture.height, picture.width, most, limits.sample_side * size, stride);
     const small = [];
     for (const box of boxes) {
