@@ -123,6 +123,7 @@ class Generator(nn.Module):
         for i, block in enumerate(self.blocks):
             x = _applied(at_hop(x, i), x)
             first, _, _, last, _ = block.branch
+            assert isinstance(first, nn.Conv2d) and isinstance(last, nn.Conv2d)
             x = x + _reflected(F.relu(_reflected(x, first)), last)
         index = len(self.blocks)
         for upsampling in self.upsamplings:

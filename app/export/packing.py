@@ -42,8 +42,8 @@ def packed(
             whole = np.rint(rows / scales[:, None]).clip(-levels, levels).astype(np.int8)
             entry["offset"] = _put(file, whole)
         elif _are_symmetric(values):
-            rows, columns = np.triu_indices(values.shape[-1])
-            upper = values[..., rows, columns].astype(np.float16)
+            row, column = np.triu_indices(values.shape[-1])
+            upper = values[..., row, column].astype(np.float16)
             entry |= {"kind": "s16", "offset": _put(file, upper)}
         else:
             entry |= {"kind": "f16", "offset": _put(file, values.astype(np.float16))}
