@@ -12,6 +12,7 @@ Prints its tables and writes JSON, what there is so far after each stroke size.
 
 python -m benchmarks.sizes --limit 8
 python -m benchmarks.sizes --sizes 1024 --brush-sizes 1 2 4
+python -m benchmarks.sizes --sizes 256 1024 --classifier checkpoints/gallery_classifier.safetensors
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import models
 from app import images, stylize
 from app.choosing import spread
 from app.shipped import CHECKPOINT, CLASSIFIER
+from benchmarks.built_in_styles import CLASSES
 from benchmarks.gallery import SHARED
 from benchmarks.reports import written
 from models import strokes
@@ -131,7 +133,7 @@ def measured(
     shown: Sequence[Shown], painted: Sequence[Path], style: str, judge: models.StyleClassifier
 ) -> dict:
     """What is measured of a style's paintings of photos."""
-    label = judge.classes.index(style)
+    label = judge.classes.index(CLASSES.get(style, style))
     seen_whole, seen_near, regular, kept = [], [], [], 0
     for photo, path in zip(shown, painted, strict=True):
         picture = images.to_tensor(images.flatten(images.load(path)).rgb)
@@ -195,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    styles = [s for s in arguments.styles or built_in if s in judge.classes]
+    styles = [s for s in arguments.styles or built_in if CLASSES.get(s, s) in judge.classes]
     folders: dict[Path, list[Path]] = {}
     for path in found:
         folders.setdefault(path.parent, []).append(path)
