@@ -32,6 +32,8 @@ MOST_PADDING = 2**20
 LONGEST_HEADER, MOST_COMMENTS = 2**16, 1000
 # Bytes of a BMP whose pixels are run lengths; each four megabytes take some seconds.
 LONGEST_RUNS = 8 * 2**20
+# Strips or tiles of a TIFF: of a hundred megapixels 24,000 tiles of 64 x 64.
+MOST_STRIPS = 200_000
 # Components of a JPEG 2000 picture; color and transparency are four.
 MOST_COMPONENTS = 8
 
@@ -316,7 +318,9 @@ def _tiff(file: BinaryIO) -> Iterator[Size]:
         table = _bytes(file, entries * entry)
         given = {}
         for start in range(0, len(table), entry):
-            tag, kind = struct.unpack_from(f"{order}HH", table, start)
+            tag, kind, count = struct.unpack_from(f"{order}HH{word}", table, start)
+            if tag in (273, 324) and count > MOST_STRIPS:
+                raise _Bomb(f"is damaged: a page of {count} strips or tiles")
             if tag in (256, 257, 322, 323) and kind in (3, 4):
                 value = start + (12 if big else 8)
                 given[tag] = struct.unpack_from(order + "HI"[kind - 3], table, value)[0]

@@ -204,6 +204,7 @@ BOMBS = {
     "empty blocks": gif((16, 16), (16, 16))[:-2] + b"\x01a" * 600_000,
     "frames": gif((1, 1), (1, 1))[:-1] + gif((1, 1), (1, 1))[19:-1] * 110_000,
     "resources": psd(16, RESOURCES * 5000),
+    "strips": struct.pack("<2sHIHHHIII", b"II", 42, 8, 1, 273, 4, 300_000, 8, 0),
     "comment without an end": b"P6 #" + b"x" * 3_000_000,
     "comments": b"P2 64 64 255\n" + b"#a\n1\n" * 5000,
     "empty parts": b"RIFF\0\0\0\0WEBP" + b"ABCD\0\0\0\0" * 600_000,
