@@ -38,11 +38,13 @@ class Painter:
     models.precision. Styles are read in float32.
 
     style_names: the built-in styles, in the checkpoint's order. codes: how many codes each has.
-    path: the checkpoint's file.
+    path: the checkpoint's file. paints_clips: whether it has `survey` and `paint_frame`.
 
     Raises models.CheckpointError, a ValueError, where the checkpoint cannot be used, and
     ValueError for a device that this machine does not have, or that cannot compute in bfloat16.
     """
+
+    paints_clips = True
 
     def __init__(
         self,

@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -54,6 +55,27 @@ CLEAR_PEAK = 0.4
 FULL_PEAK, CLEARER = 0.85, 0.2
 
 
+# What there is to do with a clip's frames, in this order.
+LOOKING, PAINTING = "looking for shots", "painting"
+
+
+class PaintsFrames(Protocol):
+    """What a clip needs of a painter: see Painter, which it is."""
+
+    def survey(
+        self, frames: Sequence[np.ndarray], style: models.StyleCode, look: Look = ...
+    ) -> Held: ...
+
+    def paint_frame(
+        self,
+        rgb: np.ndarray,
+        style: models.StyleCode,
+        look: Look = ...,
+        held: Held | None = None,
+        moved: tuple[int, int] = (0, 0),
+    ) -> np.ndarray: ...
+
+
 @dataclass(frozen=True)
 class Shot:
     """Frames `first` to `last` of a clip, the end excluded.
@@ -75,7 +97,7 @@ class ShotSurvey:
 
     def __init__(
         self,
-        painter: Painter,
+        painter: PaintsFrames,
         style: models.StyleCode,
         look: Look,
         *,
@@ -218,7 +240,7 @@ def _shift(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, float]:
 def repaint(
     source: Path,
     target: Path,
-    painter: Painter,
+    painter: PaintsFrames,
     style: models.StyleCode,
     look: Look,
     *,
@@ -227,6 +249,7 @@ def repaint(
     sound: bool = True,
     strip: bool = False,
     quiet: bool = False,
+    told: Callable[[str, int, int | None], None] | None = None,
 ) -> list[str]:
     """Paint a clip and write it, whole or not at all; returns notes on what was left out.
 
@@ -239,6 +262,9 @@ def repaint(
         sound: keep the sound.
         strip: leave out the clip's title, dates, place and other tags.
         quiet: no progress bar.
+        told: called before each frame is looked at, then before each is painted: with LOOKING or
+            PAINTING, how many were, and of how many, None where that is not known. What it raises
+            ends the work.
 
     Raises:
         ClipError: the clip cannot be read, or the result not be written.
@@ -254,10 +280,13 @@ def repaint(
         with clip.opened() as reading:
             clip.plan(reading, container.name, sound=sound)
         with clip.opened() as reading:
-            for frame in tqdm(clip.survey(reading), "looking for shots", clip.expected, **bar):
+            frames = tqdm(clip.survey(reading), LOOKING, clip.expected, **bar)
+            for number, frame in enumerate(frames):
+                if told is not None:
+                    told(LOOKING, number, clip.expected)
                 survey.add(upright_rgb(frame))
-        with tqdm(desc="painting", total=survey.finish(), **bar) as progress:
-            paint = _Painting(survey, progress)
+        with tqdm(desc=PAINTING, total=survey.finish(), **bar) as progress:
+            paint = _Painting(survey, progress, told)
             write(clip, part, target, survey.size, paint, strip=strip)
     return clip.notes
 
@@ -265,14 +294,21 @@ def repaint(
 class _Painting:
     """Paints the frames of a clip, one after the other, each under its shot's statistics."""
 
-    def __init__(self, survey: ShotSurvey, progress: tqdm) -> None:
-        self._survey, self._progress = survey, progress
+    def __init__(
+        self,
+        survey: ShotSurvey,
+        progress: tqdm,
+        told: Callable[[str, int, int | None], None] | None,
+    ) -> None:
+        self._survey, self._progress, self._told = survey, progress, told
         self._shots = iter(survey.shots)
         self._shot = next(self._shots)
         self._count, self._pan = 0, Pan()
 
     def __call__(self, rgb: np.ndarray) -> np.ndarray:
         """The painted pixels of the next frame, from its own: (H, W, 3) uint8."""
+        if self._told is not None:
+            self._told(PAINTING, self._count, self._progress.total)
         if self._count == self._shot.last:
             self._shot = next(self._shots, self._shot)
         self._count += 1

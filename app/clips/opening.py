@@ -36,7 +36,7 @@ FORMATS = (
 MAX_PIXELS = 40_000_000
 _PROBED = 10_000_000  # bytes and microseconds read to find the streams that begin late
 
-_PICTURE = "a picture; python -m app.stylize paints those"
+_PICTURE = "a picture, no clip"
 _HEAD = 4096  # bytes that tell what a file is
 # What a clip may not be, by how it begins: what names other files, and what is no clip.
 _ELSEWHERE = "which names other files and is never followed"

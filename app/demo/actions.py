@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 
 from app import images
+from app.demo import clips
 from app.demo.components import shown_value
 from app.demo.examples import example_photos
 from app.demo.jobs import Jobs, StoppedError
@@ -37,6 +38,7 @@ from app.demo.studio import (
 from app.demo.unwritten import Finished, Unwritten
 from app.images import Picture
 from app.look import OPTIONS, Look, chosen
+from app.video import LOOKING
 from models.finish.enlargement import SIZES
 
 # Pixels of the longest side: what is painted at once, and of a picture among all styles.
@@ -339,6 +341,97 @@ class Actions:
                 archive.write(path, name)
         finally:
             path.unlink()
+
+    def glimpse(
+        self,
+        request: gr.Request,
+        asked: Answer,
+        *,
+        clip: str | None = None,
+        clip_size: int = PREVIEW_SIDE,
+        **choices: Any,
+    ) -> Iterator[Answer]:
+        """One frame of a clip, painted as all will be, and what there is to know of the clip.
+
+        clip_size: pixels of the longest side. choices: as page_wish takes them.
+        """
+
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
+            with self.jobs.running(request.session_hash, "glimpse") as check:
+                file = self.studio.there(clip, "a clip")
+                try:
+                    seen = clips.glimpse(file)
+                except (RefusedError, images.ImageError) as error:
+                    return {"kind": "refused", "text": _sentence(error)}, None
+                wish = page_wish(**choices | {"size": clip_size})
+                frame = images.resize(seen.frame, wish.max_size or clip_size)
+                tell({"kind": "seen", "told": seen.told})
+                painted = self.studio.paint(
+                    images.resize(frame, PREVIEW_SIDE),
+                    _smaller(wish, frame),
+                    lambda _: check(),
+                    quick=True,
+                    waiting=_waiting(self.studio, tell, check),
+                )
+                with self.studio.new_folder() as folder:
+                    shown = str(save_shown(painted.after, folder / "frame"))
+                strokes = wish.look.stroke_size(frame.height, frame.width)
+                each = self.studio.line.seconds(megapixels(frame), strokes)
+                return {
+                    "kind": "preview",
+                    "after": shown,
+                    "label": self.studio.told(wish),
+                    "told": seen.told,
+                    "seconds": None if seen.frames is None else seen.frames * each,
+                }, None
+
+        for answer, _ in _told(work, _echoed(asked)):
+            yield answer
+
+    def clip(
+        self,
+        request: gr.Request,
+        asked: Answer,
+        *,
+        clip: str | None = None,
+        clip_size: int = PREVIEW_SIDE,
+        **choices: Any,
+    ) -> Iterator[Answer]:
+        """A clip painted frame by frame, with its sound, and notes on what was left out.
+
+        clip_size, choices: as of `glimpse`.
+        """
+
+        def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
+            with self.jobs.running(request.session_hash, "clip") as check:
+                file = self.studio.there(clip, "a clip")
+                wish = page_wish(**choices | {"size": clip_size})
+                tell({"kind": "painting", "text": "Looking through the clip"})
+                report = None
+
+                def told(doing: str, number: int, count: int | None) -> None:
+                    nonlocal report
+                    check()
+                    if doing != LOOKING:
+                        # From its first frame on the time that is left can be told.
+                        report = report or _reporter(tell, check)
+                        report(number / max(1, count or 1))
+
+                others = _waiting(self.studio, tell, check)
+
+                def waiting(place: Place) -> None:
+                    # Between its frames others' are painted, of which there is nothing to say.
+                    check() if report else others(place)
+
+                with self.studio.new_folder() as folder:
+                    target = folder / result_name(str(file), wish, "mp4")
+                    notes = clips.paint(self.studio, file, target, wish, told, waiting)
+                notes = [f"{note[:1].upper()}{note[1:]}." for note in notes]
+                answer = {"kind": "painted", "clip": str(target), "name": target.name}
+                return answer | {"notes": notes, "label": self.studio.told(wish)}, None
+
+        for answer, _ in _told(work, _echoed(asked)):
+            yield answer
 
     def about(self, asked: Answer) -> Answer:
         """The judge's opinion of a result, where it is sure and agrees: a guess helps nobody."""

@@ -50,6 +50,8 @@ class Backend(Painter):
         ValueError: the service can't be reached, or has other styles.
     """
 
+    paints_clips = False  # a clip's frames would go one by one
+
     def __init__(self, address: str, checkpoint: str | os.PathLike) -> None:
         super().__init__(checkpoint, "cpu", precision="float32")
         self.address = address.rstrip("/")

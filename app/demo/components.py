@@ -85,7 +85,21 @@ class _Own(gr.HTML):
         )
 
 
-class PhotoPicker(_Own):
+class _Chosen(_Own):
+    """A file that a visitor chooses; its value has the path that its upload was given."""
+
+    def preprocess(self, payload: Any) -> str | None:
+        """The uploaded file's path, or None where there is none.
+
+        Raises gr.Error for a path outside the folder of uploads.
+        """
+        if not isinstance(payload, Mapping):
+            return None
+        path = payload.get("path")
+        return _uploaded(path, self.GRADIO_CACHE) if isinstance(path, str) else None
+
+
+class PhotoPicker(_Chosen):
     """A picture that a visitor chooses; its value has the path that its upload was given.
 
     name: as the page's scripts call it. label: as it is told of; choose, another: what the button
@@ -99,15 +113,19 @@ class PhotoPicker(_Own):
         super().__init__(None, named, name=name, choose=choose, another=another, **options)
         self.name, self.choose, self.another = name, choose, another
 
-    def preprocess(self, payload: Any) -> str | None:
-        """The uploaded file's path, or None where there is none.
 
-        Raises gr.Error for a path outside the folder of uploads.
-        """
-        if not isinstance(payload, Mapping):
-            return None
-        path = payload.get("path")
-        return _uploaded(path, self.GRADIO_CACHE) if isinstance(path, str) else None
+class ClipPicker(_Chosen):
+    """A clip that a visitor chooses.
+
+    What it may be at most is said beside it: seconds, the file's bytes, the sides of its frames.
+    """
+
+    assets = "clip"
+
+    def __init__(self, seconds: int, size: int, sides: tuple[int, int], **options: Any):
+        words = f"Up to {seconds} seconds, {size >> 20} MB and {sides[0]} × {sides[1]} pixels."
+        props = {"seconds": seconds, "size": size, "pixels": sides[0] * sides[1]}
+        super().__init__(None, {"LIMITS": _text(words)}, **props, **options)
 
 
 class StylePicker(_Own):
@@ -211,6 +229,12 @@ class Many(_Own):
     """What became of several photos."""
 
     assets = "many"
+
+
+class ClipResult(_Own):
+    """A frame of a clip as it will be painted, and then the painted clip."""
+
+    assets = "clip_result"
 
 
 class Channel(gr.HTML):

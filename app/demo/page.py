@@ -13,9 +13,12 @@ from gradio.components import Component
 
 from app import images
 from app.demo.actions import Actions
+from app.demo.clips import LONGEST, SIDES
 from app.demo.components import (
     Anything,
     Channel,
+    ClipPicker,
+    ClipResult,
     Desk,
     ExamplePicker,
     Many,
@@ -35,7 +38,7 @@ from app.demo.jobs import Jobs
 from app.demo.numbers import Judge
 from app.demo.studio import OWN, TITLES, Studio
 from app.demo.unwritten import Unwritten
-from app.demo.uploads import is_ours
+from app.demo.uploads import LARGEST_CLIP, is_ours
 from app.limits import LONGEST_QUEUE
 from app.look import OPTIONS, explained
 from app.painter import Painter
@@ -46,6 +49,8 @@ _ALWAYS_SEEN = ("strength", "keep_color", "brush_size")
 _log = logging.getLogger(__name__)
 
 SIZES = [("small", 512), ("screen", 1024), ("print", 2048), ("full (slow)", 0)]
+# Of a clip, whose every frame takes as long as a photo of its size.
+CLIP_SIZES = [("small", 384), ("medium", 512), ("large (slow)", 1024)]
 
 # Seconds. A result stays long enough to be downloaded after a coffee. Gradio's own cleaning ends
 # for ever where a file comes just then, and does not forget those that somebody else has removed.
@@ -190,8 +195,10 @@ def _lay_out(page: gr.Blocks, actions: Actions, shown: Shown) -> None:
         elem_id="heading",
         elem_classes=["bare"],
     )
+    paints_clips = actions.studio.painter.paints_clips
+    modes = [("one", "One photo"), ("many", "Many photos"), ("video", "Video clip")]
     with gr.Tabs(elem_id="modes"):
-        for name, title in (("one", "One photo"), ("many", "Many photos")):
+        for name, title in modes if paints_clips else modes[:2]:
             with gr.Tab(title) as tab:
                 pass
             tab.select(None, js=f"() => repaint.director.mode('{name}')", **_QUICK)
@@ -212,6 +219,10 @@ def _lay_out(page: gr.Blocks, actions: Actions, shown: Shown) -> None:
             elem_id="photos",
             elem_classes=["only-many"],
         )
+        if paints_clips:
+            clip = ClipPicker(
+                LONGEST, LARGEST_CLIP, SIDES, elem_id="clip", elem_classes=["only-video"]
+            )
         ExamplePicker(shown.examples, elem_id="examples", elem_classes=["only-one"])
         with gr.Column(elem_id="outcome"):
             Stage(_arrival(actions.studio), elem_id="stage", elem_classes=["only-one"])
@@ -221,8 +232,18 @@ def _lay_out(page: gr.Blocks, actions: Actions, shown: Shown) -> None:
                     [("PNG", "png"), ("JPEG", "jpg")], value="jpg", label="Save them as"
                 )
                 Many(elem_id="report")
+            if paints_clips:
+                ClipResult(elem_id="clip-outcome", elem_classes=["only-video"])
         styles = _style_section(actions.studio, shown)
         size, look = _options_section()
+        if paints_clips:
+            clip_size = gr.Radio(
+                CLIP_SIZES,
+                value=512,
+                label="Size of the clip",
+                elem_id="clip-size",
+                elem_classes=["only-video"],
+            )
         with gr.Accordion(
             "Paint only part of the photo", open=False, elem_classes=["only-one", "with-photo"]
         ):
@@ -234,6 +255,8 @@ def _lay_out(page: gr.Blocks, actions: Actions, shown: Shown) -> None:
     _wire_settings(page, choices)
     _wire_painting(actions, choices, photo, brush)
     _wire_batch(actions, choices, photos, format)
+    if paints_clips:
+        _wire_clip(actions, choices, clip, clip_size)
     _endpoints(actions)
 
 
@@ -372,6 +395,25 @@ def _wire_batch(
         concurrency_limit=4,
         **_QUEUED,
     ).failure(None, js="() => repaint.batch.heard({kind: 'sorry', text: 'Please try again.'})")
+
+
+def _wire_clip(actions: Actions, choices: _Choices, clip: ClipPicker, clip_size: gr.Radio) -> None:
+    clip_size.change(None, js="() => repaint.video.changed()", **_QUICK)
+    lines: dict[str, dict[str, Any]] = {
+        "glimpse": {"concurrency_id": PAGE_LINE, "concurrency_limit": _WAITING},
+        "video": {"concurrency_id": "video", "concurrency_limit": 2},
+    }
+    for name, action in (("glimpse", actions.glimpse), ("video", actions.clip)):
+        channel = Channel(name)
+        channel.asked(
+            action,
+            inputs_kwargs={"asked": channel, "clip": clip, "clip_size": clip_size}
+            | choices.by_name,
+            outputs=channel,
+            trigger_mode="multiple",
+            **lines[name],
+            **_QUEUED,
+        ).failure(None, js="() => repaint.video.heard({kind: 'sorry', text: 'Please try again.'})")
 
 
 def _endpoints(actions: Actions) -> None:

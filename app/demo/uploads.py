@@ -36,6 +36,10 @@ if TYPE_CHECKING:  # where alone the library has it
 
 # Bytes of one file: a phone's raw-quality HEIC or a 50 megapixel JPEG passes.
 LARGEST_FILE = 50 * 2**20
+# And of a clip, by its name: a minute in full HD as phones record it.
+LARGEST_CLIP = 200 * 2**20
+CLIP_SUFFIXES = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".3gp", ".mpg", ".mpeg"}
+CLIP_SUFFIXES |= {".ts", ".mts", ".m2ts", ".wmv", ".ogv", ".flv"}
 # Bytes and files of one request: the page sends all photos of a batch in one.
 LARGEST_UPLOAD, MOST_FILES = 2**30, 500
 # Bytes that stay free on the disk whatever is uploaded.
@@ -51,7 +55,7 @@ _OURS = re.compile(r"upload-[0-9a-f]{32}|result-[0-9a-f]{32}|[0-9a-f]{64}")
 
 # Shown by a browser within a page; anything else is only to be saved.
 _SHOWN = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
-_SHOWN |= {".gif": "image/gif"}
+_SHOWN |= {".gif": "image/gif", ".mp4": "video/mp4"}
 
 
 # How an upload is malformed is the visitor's own affair: it would fill the log.
@@ -71,7 +75,7 @@ class _Parts:
         self._open: BinaryIO | None = None
         self._headers: dict[bytes, bytes] = {}
         self._name, self._value = b"", b""
-        self._size = 0
+        self._size, self._most = 0, LARGEST_FILE
 
     def callbacks(self) -> MultipartCallbacks:
         return {
@@ -118,12 +122,14 @@ class _Parts:
         name = Path(given[b"filename"].decode("utf-8", "replace").replace("\\", "/")).name
         name = strip_invalid_filename_characters(name).strip(". ") or "upload"
         self.files.append(folder / name)
+        is_clip = self.files[-1].suffix.lower() in CLIP_SUFFIXES
+        self._most = LARGEST_CLIP if is_clip else LARGEST_FILE
         self._open = open(self.files[-1], "xb")  # noqa: SIM115 (closed by `close`)
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         self._size += end - start
-        if self._size > LARGEST_FILE:
-            raise Refusal(413, f"A file may have at most {LARGEST_FILE >> 20} MB.")
+        if self._size > self._most:
+            raise Refusal(413, f"A file may have at most {self._most >> 20} MB.")
         assert self._open is not None  # since the part's headers ended
         self._open.write(data[start:end])
         if self.progress is not None:

@@ -263,7 +263,7 @@ def test_an_error_nobody_foresaw_says_nothing_of_this_machine(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
-@pytest.mark.parametrize("action", ["stylize", "paint", "preview", "batch"])
+@pytest.mark.parametrize("action", ["stylize", "paint", "preview", "batch", "clip"])
 def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
     page: gr.Blocks, photos: Path, meta: dict, action: str
 ) -> None:
@@ -275,6 +275,7 @@ def test_a_file_of_the_server_that_nobody_uploaded_is_refused(
         "paint": [{}, None, secret, "", *style],
         "preview": [{}, None, secret, "", *style],
         "batch": [{}, [secret], "png", *style],
+        "clip": [{}, secret, 512, *style],
     }[action]
     number = next(number for number, fn in page.fns.items() if fn.name == action)
     # All of them, or it would be refused for their number.

@@ -27,7 +27,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 
 from app import images, own_folder
-from app.demo import gate
+from app.demo import gate, uploads
 from app.demo.connections import Patience
 from app.demo.gate import OPEN, Kept, _Answer
 from app.demo.hosts import Hosts
@@ -230,6 +230,15 @@ def test_a_playlist_never_reaches_ffmpeg(
         "playlist",
     )
     assert "not a picture" in answer
+    # As a clip it is refused before anything that it names is opened.
+    (path,) = ask.post(f"{API}/upload", files={"files": ("v.mp4", playlist)}).json()
+    listener = next(one for one in page.fns.values() if one.name == "clip")
+    data = [None if one.stateful else one.value for one in listener.inputs]
+    data[:2] = [{}, {"path": path}]
+    body = {"data": data, "fn_index": listener._id, "session_hash": "clip"}
+    ask.post(f"{API}/queue/join", json=body).raise_for_status()
+    told = ask.get(f"{API}/queue/data", params={"session_hash": "clip"}).text
+    assert "v.mp4 is a playlist (HLS), which names other files and is never followed" in told
 
 
 # --- the page itself
@@ -592,7 +601,11 @@ def test_no_listener_takes_a_file_that_nobody_uploaded(
     Image.new("RGB", (8, 8)).save(secret)
     before, asked = set(folder.rglob("*")), 0
     for number, listener in page.fns.items():
-        kinds = ("PictureFile", "PictureFiles", *(() if wrapped else ("PhotoPicker", "Channel")))
+        kinds = (
+            "PictureFile",
+            "PictureFiles",
+            *(() if wrapped else ("PhotoPicker", "ClipPicker", "Channel")),
+        )
         files = [place for place, one in enumerate(listener.inputs) if type(one).__name__ in kinds]
         if listener.fn is None or not files:
             continue
@@ -823,6 +836,21 @@ def test_a_full_disk_is_one_sentence(
     monkeypatch.setattr("app.demo.uploads.KEPT_FREE", 2**60)
     answer = ask.post(f"{API}/upload", files={"files": ("a.png", PNG)})
     assert answer.status_code == 507 and "no room" in answer.text
+
+
+def test_a_clip_may_be_larger_than_a_picture(
+    page: gr.Blocks, ask: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(uploads, "LARGEST_CLIP", 3000)
+    for name, size, status in (
+        ("a.png", 2000, 413),
+        ("a.MP4", 2000, 200),
+        ("a.mp4", 4000, 413),
+        ("mp4", 2000, 413),
+    ):
+        answer = ask.post(f"{API}/upload", files={"files": (name, bytes(size))})
+        assert answer.status_code == status, name
 
 
 def test_an_upload_tells_how_far_it_is(ask: httpx.Client) -> None:

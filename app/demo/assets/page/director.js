@@ -22,7 +22,6 @@ repaint.director = (() => {
   let touched = 0;
   let history = [];
   let seconds = {}; // that full sizes take, by the size chosen
-  let began = false;
 
   const setting = (name) => values[names.indexOf(name)];
   const photo = () => repaint.photos?.photo;
@@ -214,6 +213,7 @@ repaint.director = (() => {
       }
     },
     batch: (answer) => repaint.batch.heard(answer),
+    glimpse: (answer) => repaint.video.glimpsed(answer),
     video: (answer) => repaint.video.heard(answer),
   };
 
@@ -245,6 +245,7 @@ repaint.director = (() => {
   }
 
   function measured() {
+    if (mode === "video") { repaint.video?.measured(); return; }
     if (mode !== "one" || !photo()?.there || running) {
       if (!running) repaint.desk?.about(mode === "one" && !photo()?.there ? "Choose a photo, then tap a style." : "");
       return;
@@ -275,7 +276,6 @@ repaint.director = (() => {
     const restored = photo().there ? false : await photo().restore();
     if (restored && last && !pending && wish === 0) present(last);
     if (restored && pending) want(pending, true);
-    began = true;
     page().dataset.ready = "yes";
   }
 
@@ -325,7 +325,9 @@ repaint.director = (() => {
         if (JSON.stringify(applying) === JSON.stringify(given)) applying = null;
         return;
       }
-      if (JSON.stringify(before) === JSON.stringify(given) || mode !== "one") return;
+      if (JSON.stringify(before) === JSON.stringify(given)) return;
+      if (mode === "video") repaint.video.changed();
+      if (mode !== "one") return;
       clearTimeout(later);
       const styled = before[names.indexOf("style")] !== setting("style");
       if (painted()) { ++wish; rest(); return; }
@@ -349,7 +351,7 @@ repaint.director = (() => {
       if (mode === "one") want("paint", true);
       else repaint[mode === "many" ? "batch" : "video"].begin();
     },
-    async ready() { return ready("paint"); },
+    async ready(kind = "paint") { return ready(kind); },
     stop() {
       repaint.channels.stop();
       // What is finished of many comes still; of one there is nothing to wait for.
@@ -386,6 +388,7 @@ repaint.director = (() => {
       page().dataset.mode = name;
       repaint.desk.label(LABELS[name]);
       measured();
+      if (name === "video") repaint.video.changed();
     },
     working(is) { if (is) work("many"); else rest(); },
     heard(name, answer) { hearing[name]?.(answer); },

@@ -78,10 +78,11 @@ repaint.pictures = (() => {
   }
 
   // Resolves to the path that the server gave it. told: called with the part that is there, 0 to 1.
-  function upload(file, told = () => {}, signal = null) {
+  // most: bytes.
+  function upload(file, told = () => {}, signal = null, most = LARGEST_FILE) {
     return new Promise((resolve, reject) => {
-      if (file.size > LARGEST_FILE) {
-        reject(new Error(`${file.name} is too large; a file may have at most 50 MB.`));
+      if (file.size > most) {
+        reject(new Error(`${file.name} is too large; a file may have at most ${Math.round(most / 2 ** 20)} MB.`));
         return;
       }
       const form = new FormData();
@@ -101,10 +102,10 @@ repaint.pictures = (() => {
   }
 
   // As above, but waits for a connection that is away.
-  async function sent(file, told, signal) {
+  async function sent(file, told, signal, most) {
     for (;;) {
       try {
-        return await upload(file, told, signal);
+        return await upload(file, told, signal, most);
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
         await new Promise((done) => setTimeout(done, 1500));
