@@ -39,6 +39,9 @@ class Limits:
         remembered_content: bytes of content of the photos painted last, kept so that another style
             on one of them is faster: ten of 512 px or two of a megapixel. Visitors come and go,
             and a crowd of them should not leave more behind. 0 keeps none.
+        remembered_drawings: bytes of what the network made of them before it was finished, kept so
+            that a change of the finish is faster: ten of 512 px, or of 1,024 with strokes twice as
+            large.
         in_memory: bytes of a result's pixels; those of a larger one lie in a file, see
             :mod:`app.mapped`.
     """
@@ -54,6 +57,7 @@ class Limits:
     remembered_paintings: int = 32
     simplified: int = 320 * 2**20
     remembered_content: int = 64 * 2**20
+    remembered_drawings: int = 32 * 2**20
     in_memory: int = mapped.LARGE
 
     def sampled(self, pixels: int) -> int:

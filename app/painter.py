@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import models
 from app import color, images, mapped, tiles
@@ -21,7 +22,7 @@ from app.cores import FairShare
 from app.grounds import OWN
 from app.limits import CONTENT_BYTES, LIMITS, Limits
 from app.look import AS_THE_STYLE, Look
-from app.region_painter import Held, RegionPainter
+from app.region_painter import Drawing, Held, RegionPainter
 from app.regions import Region
 from app.tiles import Box
 from models.network import STRIDE
@@ -66,6 +67,9 @@ class Painter:
         self.style_names = tuple(checkpoint.styles)
         self._from_pictures: OrderedDict[tuple, models.StyleCode] = OrderedDict()
         self._contents = _Contents(limits.remembered_content)
+        self._drawings = _Drawings(
+            limits.remembered_drawings if limits.remembered_content else 0, self._contents
+        )
         # The demo serves each visitor in a thread of its own. One picture at a time is as fast on
         # one device, and holds no more memory than one.
         self._one_at_a_time = threading.Lock()
@@ -156,6 +160,7 @@ class Painter:
         """
         with self._one_at_a_time:
             self._contents.kept.clear()
+            self._drawings.kept.clear()
 
     def paint(
         self,
@@ -316,8 +321,8 @@ class Painter:
                     covered = painter.coverage(tile.core)
                     if covered is None or covered.any():
                         alone = not tiled and painter.held is None
-                        content = self._contents.of(painter) if alone else None
-                        own = painter.paint(tile, covered, content)
+                        drawing = self._drawings.of(painter) if alone else None
+                        own = painter.paint(tile, covered, drawing)
                         if covered is not None:
                             below = self._tensor(rgb, tile.core) if painted is None else painted
                             own = torch.lerp(below, own, covered)
@@ -376,6 +381,31 @@ class _Contents:
         while sum(kept.nbytes for kept in self.kept.values()) > self.limit:
             self.kept.popitem(last=False)
         return content
+
+
+class _Drawings:
+    """What the network made of photos last, before it was finished.
+
+    A setting that changes the finish alone, its tint say, then takes a fraction of the time.
+    """
+
+    def __init__(self, limit: int, contents: _Contents):
+        self.limit, self.contents = limit, contents  # bytes
+        self.kept: OrderedDict[bytes, Tensor] = OrderedDict()
+
+    def of(self, painter: RegionPainter) -> Drawing:
+        """What the network makes of a whole photo in a region's style."""
+        key = painter.drawing_key() if self.limit else b""
+        if key in self.kept:
+            self.kept.move_to_end(key)
+            return Drawing(self.kept[key], None)
+        content = self.contents.of(painter)
+        picture = painter.draw(content)
+        if self.limit:
+            self.kept[key] = picture
+        while sum(kept.nbytes for kept in self.kept.values()) > self.limit:
+            self.kept.popitem(last=False)
+        return Drawing(picture, content.finish)
 
 
 class _Steps:

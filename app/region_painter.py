@@ -36,6 +36,19 @@ class Held:
     matching: color.Matching | None = None
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """What the network makes of a whole photo, before it is finished.
+
+    Attributes:
+        picture: (1, 3, H, W), H and W the photo's over the stroke size.
+        finish: what is done to it; None where that is not known yet.
+    """
+
+    picture: Tensor
+    finish: Finish | None
+
+
 class RegionPainter:
     """Paints one region of one photo in its style.
 
@@ -108,6 +121,23 @@ class RegionPainter:
             # The encoder's norms read the region's statistics.
             digest.update(covered.cpu().numpy().data)
         return digest.digest()
+
+    def drawing_key(self) -> bytes:
+        """The same where the network makes the same of the whole photo, however it is finished."""
+        wanted = (self.ground.simplify, self.ground.strokes, self.look.strength)
+        about = (self.rgb.shape, self.origin, self.stroke_size, wanted)
+        digest = hashlib.blake2b(np.ascontiguousarray(self.rgb).data, digest_size=16)
+        digest.update(repr(about).encode())
+        covered = self.coverage(self._whole)
+        for tensor in (*self.style.tensors, *(() if covered is None else (covered,))):
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.digest()
+
+    def draw(self, content: models.Content) -> Tensor:
+        """What the network makes of the whole photo, before it is finished."""
+        photo = self._tensor(self._whole)
+        with statistics.record(self.coverage(self._whole)):
+            return self.network.draw(photo, self.style, self.look.strength, content)
 
     def encode(self) -> models.Content:
         """What there is to paint in the whole photo, under the region's statistics."""
@@ -247,26 +277,37 @@ class RegionPainter:
         rows, columns = box.within(crop).slices
         return painted[..., rows, columns]
 
+    def _finished_anew(self, drawing: Drawing) -> Tensor:
+        """The whole photo's painting, of what the network made of it."""
+        on_top = drawing.finish
+        if on_top is None:
+            photo, canvas = self._tensor(self._whole), self._canvas([self._whole])
+            on_top = self.network.finish_of(photo, canvas, self.style.ground)
+        painted = on_top.on(drawing.picture, self.look.strength)
+        return painted[..., : self._whole.height, : self._whole.width]
+
     def paint(
         self,
         tile: tiles.Tile,
         covered: Tensor | None,
-        content: models.Content | None = None,
+        drawing: Drawing | None = None,
     ) -> Tensor:
         """The tile's core in the region's style, also where the region is not.
 
         Args:
             covered: the core's :meth:`coverage`.
-            content: what :meth:`encode` gave, where the tile is the whole photo.
+            drawing: of the whole photo, where the tile is that.
         """
         held = self.held
         if self._small is not None:
             painted = self._finished(tile.core)
+        elif drawing is not None:
+            painted = self._finished_anew(drawing)
         else:
             crop, canvas = self._tensor(tile.crop), self._canvas([tile.crop])
             covered_crop = None if held else self.coverage(tile.crop)
             with statistics.hold(held.statistics) if held else statistics.record(covered_crop):
-                painted = self._repaint(crop, canvas, content)
+                painted = self._repaint(crop, canvas)
             rows, columns = tile.core.within(tile.crop).slices
             painted = painted[..., rows, columns]
         matching = None if held is None else held.matching
@@ -275,10 +316,8 @@ class RegionPainter:
         photo = self._tensor(tile.core)
         return color.kept(self.look.keep_color, photo, painted, covered, matching)
 
-    def _repaint(
-        self, photos: Tensor, canvas: Canvas, content: models.Content | None = None
-    ) -> Tensor:
-        return self.network.repaint(photos, self.style, self.look.strength, content, canvas)
+    def _repaint(self, photos: Tensor, canvas: Canvas) -> Tensor:
+        return self.network.repaint(photos, self.style, self.look.strength, canvas=canvas)
 
     @property
     def _bounds(self) -> Box:

@@ -43,7 +43,7 @@ from PIL import Image
 import wct
 from app import images, terminal, tiles
 from app.export.graphs import roots
-from app.limits import LIMITS
+from app.limits import LIMITS, Limits
 from app.look import Look
 from app.painter import Painter
 from app.region_painter import RegionPainter
@@ -638,7 +638,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {}
     if args.out and (args.out / "site.json").is_file():
         report = json.loads((args.out / "site.json").read_text(encoding="utf-8"))
-    painter = Painter(args.checkpoint, "cpu")
+    painter = Painter(args.checkpoint, "cpu", Limits(remembered_drawings=0))  # else it is no race
     torch.set_num_threads(2)
     photos = [skimage.data.coffee(), skimage.data.chelsea(), skimage.data.astronaut()]
     with serving(args.site) as address, browser() as running:

@@ -297,15 +297,30 @@ class Repainter(nn.Module):
             return photo.clone()
         if content is None:
             content = self.encode_photo(photo, canvas, code.ground)
-        height, width = photo.shape[-2:]
+        drawing = self.draw(photo, code, strength, content)
+        return content.finish.on(drawing, strength)[..., : photo.shape[-2], : photo.shape[-1]]
+
+    @torch.no_grad()
+    def draw(self, photo: Tensor, code: StyleCode, strength: float, content: Content) -> Tensor:
+        """What :meth:`repaint` makes before it is finished: (B, 3, H, W) over the stroke size.
+
+        Args:
+            strength: above 0.
+        """
         photo = reduced(photo, content.stroke_size)
         rows, columns = photo.shape[-2:]
         picture = self.generate(content.features, code, strength)[..., :rows, :columns]
         if strength < 1:
             own = self._decode(content.features, lambda *_: None)[..., :rows, :columns]
             picture = picture + (1 - strength) * (photo - own)
-        picture = content.finish.on(picture.clamp(-1, 1), strength)
-        return picture[..., :height, :width]
+        return picture.clamp(-1, 1)
+
+    @torch.no_grad()
+    def finish_of(self, photo: Tensor, canvas: Canvas, ground: Ground) -> Finish:
+        """What :meth:`repaint` does to what :meth:`draw` makes of photos; see encode_photo."""
+        ground = ground.of(canvas.amounts)
+        photo = finish.prepared(padded(photo, canvas.stroke_size), ground)
+        return Finish.of(Original(photo, canvas.origins, canvas.stroke_size), ground)
 
 
 def _image(x: Tensor) -> Tensor:

@@ -559,7 +559,9 @@ def test_a_second_style_spares_the_encoder_by_content_not_by_name(checkpoint, ph
 
 
 def test_only_so_much_content_is_remembered(checkpoint, photo, monkeypatch):
-    own = Painter(checkpoint, device="cpu", limits=Limits(remembered_content=2 * 32 * 13 * 18 * 4))
+    most = 2 * 32 * 13 * 18 * 4
+    limits = Limits(remembered_content=most, remembered_drawings=0)
+    own = Painter(checkpoint, device="cpu", limits=limits)
     encoded = []
     encode = own.network.encode_photo
     monkeypatch.setattr(
@@ -643,3 +645,31 @@ def test_tiles_in_bfloat16_join_as_those_in_float32_do():
     full, half = painted
     assert seam(half, 64) <= 1.05 * seam(full, 64)
     assert 0 < np.abs(full.astype(int) - half).mean() < 0.6
+
+
+def test_what_is_done_after_the_network_is_done_anew_without_it(checkpoint, photo, monkeypatch):
+    """A slider of the finish: from what is kept, and the same as painted at once, also in part."""
+    own, drawn = Painter(checkpoint, device="cpu"), []
+    draw = own.network.draw
+    monkeypatch.setattr(own.network, "draw", lambda *given: drawn.append(1) or draw(*given))
+    style, mask = own.style("stripes"), np.zeros(photo.rgb.shape[:2], np.uint8)
+    mask[:, :40] = 255
+    cheap = [Look(), Look(tint=2), Look(tone=3, faces=2), Look(outlines=2, keep_color="luminance")]
+    alone = Painter(checkpoint, device="cpu", limits=Limits(remembered_content=0))
+    for given in (None, mask):
+        drawn.clear()
+        for look in cheap:
+            painted = own.paint(photo, style, look, mask=given)
+            wanted = alone.paint(photo, style, look, mask=given)
+            np.testing.assert_array_equal(painted.rgb, wanted.rgb)
+        assert len(drawn) == 1
+    # What the network has a part in is painted by it.
+    for look in (Look(strength=0.5), Look(brushwork=2), Look(simplify=2), Look(brush_size=2)):
+        drawn.clear()
+        own.paint(photo, style, look)
+        assert len(drawn) == 1, look
+        own.paint(photo, own.style("dots"), look)
+        assert len(drawn) == 2, "another style"
+    own.forget()
+    own.paint(photo, style)
+    assert len(drawn) == 3

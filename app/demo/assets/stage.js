@@ -44,6 +44,7 @@ repaint.stage = {
     after.alt = `${one.kind === "example" ? "The example" : "Your photo"} painted in the style ${one.label}`;
     frame.dataset.kind = one.kind;
     frame.classList.remove("stale", "alone");
+    after.style.opacity = "";
     chip.textContent = one.chip ?? "";
     repaint.result?.show(one);
     await Promise.all([before.decode().catch(() => {}), after.decode().catch(() => {})]);
@@ -66,8 +67,13 @@ repaint.stage = {
     repaint.result?.hide();
   },
   chip(text) { chip.textContent = text; },
+  // A guess of less strength: the painting, as much of it as that, over the photo.
+  fade(strength) {
+    if (shown?.strength > 0) after.style.opacity = Math.min(1, strength / shown.strength);
+  },
   fresh() {
     frame.classList.remove("stale");
+    after.style.opacity = "";
     chip.textContent = shown?.chip ?? "";
     if (shown?.kind === "painted") repaint.result?.show(shown);
   },

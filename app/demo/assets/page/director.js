@@ -2,6 +2,9 @@
 // to another try. The components register themselves; their looks are their own business.
 repaint.director = (() => {
   const LIVE = 120; // milliseconds that a slider rests before its preview is asked for
+  // Settings of what is done after the network: the server does it anew from what it has kept, in a
+  // fraction of the time, so that their previews need no rest.
+  const FINISH = ["tint", "tone", "outlines", "faces"];
   const QUIET = 1200; // and the visitor, before the full size follows a preview
   const PATIENT = 60; // seconds: a full size that takes longer is painted on Paint it alone
   const HISTORY = 12;
@@ -136,7 +139,7 @@ repaint.director = (() => {
     repaint.stage.show({
       id: one.id, kind: "painted", label: one.name, name: one.file, facts: one.facts,
       before: URL.createObjectURL(one.before), after: URL.createObjectURL(one.after),
-      png: one.png, jpg: one.jpg, values: JSON.stringify(one.values),
+      png: one.png, jpg: one.jpg, values: JSON.stringify(one.values), strength: one.values?.[names.indexOf("strength")],
     });
     // After an hour the server has the files no longer: what is kept here can still be had.
     if (one.png) fetch(repaint.pictures.address(one.png), { method: "HEAD" }).then((answer) => {
@@ -152,7 +155,7 @@ repaint.director = (() => {
     seconds[`${size()}`] = answer.full_seconds;
     const one = {
       id: Date.now(), kind: own ? answer.kind : "example", label, name: answer.name, chip, facts: answer.facts,
-      before: answer.before, after: answer.after, values: wished,
+      before: answer.before, after: answer.after, values: wished, strength: setting("strength"),
     };
     page().dataset.shown = answer.wish;
     const drawn = repaint.stage.show(one);
@@ -329,10 +332,13 @@ repaint.director = (() => {
       if (mode === "video") repaint.video.changed();
       if (mode !== "one") return;
       clearTimeout(later);
-      const styled = before[names.indexOf("style")] !== setting("style");
+      const differ = names.filter((_, index) => before[index] !== given[index]);
+      // What the browser can show of less strength by itself is shown while the slider moves.
+      if (differ.length === 1 && differ[0] === "strength") repaint.stage.fade(setting("strength"));
+      const live = differ.includes("style") || (!running && differ.every((name) => FINISH.includes(name)));
       if (painted()) { ++wish; rest(); return; }
       repaint.stage.stale("Not painted yet");
-      later = setTimeout(() => want("preview"), styled ? 0 : LIVE);
+      later = setTimeout(() => want("preview"), live ? 0 : LIVE);
     },
     // A picture was chosen (there: it is on the server), or taken away.
     pictured(what, there, quietly = false) {
