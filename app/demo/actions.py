@@ -177,6 +177,8 @@ class Actions:
         choices: dict[str, Any],
         quick: bool,
     ) -> Iterator[Answer]:
+        # What the page has of its photo already need not go over a slow line once more.
+        has_photo = photo is not None and asked.get("has_photo") is True
         asked = _echoed(asked)
 
         def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
@@ -197,7 +199,12 @@ class Actions:
                     quick=quick,
                     waiting=_waiting(self.studio, tell, check),
                 )
-                answer = self._shown(file, wish, painted, full, small or photo is None)
+                before = None
+                if not has_photo:
+                    side = max(painted.before.width, painted.before.height)
+                    before = str(self.studio.before(file, painted.before, side))
+                preview = small or photo is None
+                answer = self._shown(file, wish, painted, full, before, preview)
                 if answer["kind"] == "painted":
                     self.unwritten.put(request.session_hash, Finished(painted, file, wish))
                 return answer, None
@@ -211,17 +218,16 @@ class Actions:
         wish: Wish,
         painted: Painted,
         full: Picture,
+        before: str | None,
         preview: bool,
     ) -> Answer:
-        """What the page shows of a painting."""
-        side = max(painted.before.width, painted.before.height)
-        before = self.studio.before(photo, painted.before, side)
+        """What the page shows of a painting. before: the photo's picture, None where it has one."""
         with self.studio.new_folder() as folder:
             after = save_shown(painted.after, folder / "after")
         strokes = wish.look.stroke_size(full.height, full.width)
         answer: Answer = {
             "kind": "preview" if preview else "painted",
-            "before": str(before),
+            "before": before,
             "after": str(after),
             "label": self.studio.told(wish),
             "name": Path(result_name(photo, wish, "png")).stem,

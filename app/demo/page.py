@@ -275,7 +275,7 @@ def _arrival(studio: Studio) -> dict[str, Any]:
 def _style_section(studio: Studio, shown: Shown) -> dict[str, Any]:
     groups = {
         TITLES.get(name, name): [
-            (variant, f"./page/{shown.styles[variant]}", studio.shows.get(variant, ""))
+            (variant, f"./page/{shown.styles[variant]}", studio.learned_from.get(variant, ""))
             for variant in variants
         ]
         for name, variants in studio.variants.items()

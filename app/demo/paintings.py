@@ -27,6 +27,30 @@ _SHOW = {
     "vangogh_0217": "a reaper among sheaves",
 }
 
+# What the styles were learned from that have one code of many pictures.
+_OF_MANY = {
+    "hokusai": "prints by Hokusai and Hiroshige",
+    "pointillism": "pointillist paintings",
+    "etching": "etchings by Rembrandt",
+    "cubism": "cubist paintings",
+    "fauvism": "fauvist paintings",
+    "rousseau": "paintings by Henri Rousseau",
+    "pirosmani": "paintings by Niko Pirosmani",
+    "tarot": "tarot cards by Pamela Colman Smith",
+}
+
+
+def learned_from(record: Mapping[str, Any]) -> dict[str, str]:
+    """What each code was learned from, by the code's name; nothing of unknown ones."""
+    found = shown_by(record)
+    added = record.get("added")
+    for style, about in added.items() if isinstance(added, Mapping) else ():
+        counts = about.get("learned_from") if isinstance(about, Mapping) else None
+        count = counts.get(style) if isinstance(counts, Mapping) else None
+        if style in _OF_MANY and isinstance(count, list) and len(count) == 1:
+            found[style] = f"{count[0]} {_OF_MANY[style]}"
+    return found
+
 
 def shown_by(record: Mapping[str, Any]) -> dict[str, str]:
     """What each code's painting shows, by the code's name ("monet:2"); nothing of unknown ones."""

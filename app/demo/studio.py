@@ -23,7 +23,7 @@ from PIL import Image
 
 from app import images
 from app.demo.line import Line, Place
-from app.demo.paintings import shown_by
+from app.demo.paintings import learned_from, shown_by
 from app.images import ImageError, Picture
 from app.look import AS_THE_STYLE, Look
 from app.memory import is_out_of_memory
@@ -152,6 +152,7 @@ class Studio:
         self._shown: OrderedDict[tuple, Path] = OrderedDict()
         self._load_again = functools.lru_cache(_KEPT_PHOTOS)(self._load)
         self.shows = shown_by(painter.record)
+        self.learned_from = learned_from(painter.record)
         # The names of all codes of each built-in style: "monet", "monet:2", ...
         self.variants = {
             name: [name, *(f"{name}:{number}" for number in range(2, codes + 1))]

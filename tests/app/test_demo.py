@@ -36,8 +36,10 @@ from app.demo.actions import Actions, page_wish
 from app.demo.components import StylePicker
 from app.demo.jobs import Jobs, StoppedError
 from app.demo.line import Line
+from app.demo.paintings import learned_from
 from app.demo.studio import (
     OWN,
+    TITLES,
     Painted,
     RefusedError,
     Studio,
@@ -50,6 +52,7 @@ from app.demo.studio import (
 from app.demo.unwritten import Finished, Unwritten
 from app.look import OPTIONS, Look
 from app.painter import Painter
+from app.shipped import CHECKPOINT
 from tests.demo_server import free_port, serving
 from tests.patience import PATIENCE
 
@@ -643,6 +646,38 @@ def test_the_line_lets_previews_go_first_and_knows_how_long_it_is() -> None:
     assert line.seconds(1) < 3  # it has learned
 
 
+def test_the_judge_says_nothing_where_it_guesses_or_disagrees(studio: Studio, photos: Path) -> None:
+    asked = {"wish": 3, "picture": {"path": str(photos / "coffee.png")}, "style": "monet:2"}
+
+    def about(**shares: float) -> dict:
+        judge = SimpleNamespace(
+            opinion=lambda _: {k.replace("_", " "): v for k, v in shares.items()}
+        )
+        return Actions(studio, judge).about(asked)
+
+    sure = about(Monet=0.8, Cézanne=0.2)
+    assert sure["wish"] == 3
+    assert sure["facts"] == {"A judge of styles takes it for": "Monet, and is 80% sure"}
+    assert about(Monet=0.6, Cézanne=0.4) == {}, "a guess"
+    assert about(Monet=0.2, Van_Gogh=0.8) == {}, "another style"
+    assert Actions(studio, None).about(asked) == {}
+
+
+def test_every_built_in_style_is_named_and_says_what_it_was_learned_from() -> None:
+    record = models.load_checkpoint(CHECKPOINT, device="cpu")
+    codes = {name: len(several) for name, several in record.styles.items()}
+    assert len(codes) == 12 and set(codes) <= set(TITLES)
+    from_paintings = learned_from(record.record)
+    names = [
+        name if number == 0 else f"{name}:{number + 1}"
+        for name, several in codes.items()
+        for number in range(several)
+    ]
+    assert set(names) == set(from_paintings) and len(set(from_paintings.values())) == len(names)
+    assert from_paintings["vangogh"] == "harvest on a plain"
+    assert from_paintings["hokusai"] == "109 prints by Hokusai and Hiroshige"
+
+
 def test_rest_begins_once_after_each_stretch_of_work() -> None:
     jobs = Jobs()
     rest, time, rests = server.Rest(jobs), 1000.0, []
@@ -719,9 +754,11 @@ def test_the_pages_pictures_are_painted_once_for_the_same_weights(
     before = weight.data
     try:
         weight.data = before + 0.1
+        studio.forget()  # no weight changes while it serves
         assert painted() != first
     finally:
         weight.data = before
+        studio.forget()
 
 
 def test_a_links_preview_says_what_the_page_is(page: gr.Blocks) -> None:

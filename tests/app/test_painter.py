@@ -507,6 +507,7 @@ def test_keeping_color_is_one_of_two_ways(tiny, photo):
 @pytest.mark.parametrize("tile", [None, 64])
 def test_progress_goes_from_0_to_1(tiny, large, tile):
     shares = []
+    tiny.forget()  # else the network has nothing to do
     tiny.paint(large, tiny.style("dots"), tile=tile, progress=shares.append)
     assert shares[0] == 0 and shares[-1] == 1 and shares == sorted(shares)
     # Every hop is told, so that a single photo can be stopped, too.

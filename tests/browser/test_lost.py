@@ -14,9 +14,10 @@ STYLE = "stripes, variant 2"
 
 @pytest.fixture
 def slow(painter, monkeypatch):
-    """Makes each painting last until `slow.set()`; `slow.begun` is set as one begins."""
+    """Once cleared, each painting lasts until it is set; `slow.begun` is set as one begins."""
     go_on, real = threading.Event(), painter.paint
     go_on.begun = threading.Event()
+    go_on.set()
 
     def paint(*given, progress=None, **options):
         go_on.begun.set()
@@ -31,7 +32,6 @@ def slow(painter, monkeypatch):
 
 def begin(page, photos, slow) -> None:
     """A painting in the strip, other settings, and another painting under way."""
-    slow.set()
     upload(page, photos / "cat.png")
     painted(page)
     download(page)

@@ -100,7 +100,7 @@ repaint.director = (() => {
     const is = await ready(kind);
     if (mine !== wish) return;
     if (!is) { rest(); return; }
-    repaint.channels[kind]({ wish: mine });
+    repaint.channels[kind]({ wish: mine, has_photo: Boolean(photo().there && photo().url) });
   }
 
   const painted = () => repaint.stage.shown?.kind === "painted" && repaint.stage.shown.values === JSON.stringify(values);
@@ -155,7 +155,7 @@ repaint.director = (() => {
     seconds[`${size()}`] = answer.full_seconds;
     const one = {
       id: Date.now(), kind: own ? answer.kind : "example", label, name: answer.name, chip, facts: answer.facts,
-      before: answer.before, after: answer.after, values: wished, strength: setting("strength"),
+      before: answer.before ?? photo().url, after: answer.after, values: wished, strength: setting("strength"),
     };
     page().dataset.shown = answer.wish;
     const drawn = repaint.stage.show(one);
@@ -380,7 +380,13 @@ repaint.director = (() => {
       photo().use({ path: one.png, name: `${one.name}.png`, preview, width: image.width, height: image.height, source: null });
       scrollTo({ top: 0, behavior: "smooth" });
     },
-    reset() { apply(defaults); setTimeout(() => want("preview"), 200); },
+    reset() {
+      apply(defaults);
+      setTimeout(() => {
+        if (mode === "one") want("preview");
+        else if (mode === "video") repaint.video.changed();
+      }, 200);
+    },
     link() {
       const changed = names.map((name, index) => [name, values[index], defaults[index]])
         .filter(([name, value, usual]) => name === "style" || value !== usual)

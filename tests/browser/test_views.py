@@ -1,0 +1,239 @@
+"""The page in each of its views, phone and desktop, light and dark: a visit with all it offers."""
+
+import io
+import struct
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+from PIL import Image
+
+from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
+from tests.browser.test_page import choose, download, paint, painted, pixels, slide, upload
+
+VIEWS = [
+    pytest.param({**device, "color_scheme": scheme}, id=f"{name}-{scheme}")
+    for name, device in (("phone", PHONE), ("desktop", DESKTOP))
+    for scheme in ("light", "dark")
+]
+
+
+def on_screen(page, what: str) -> bool:
+    box = page.locator(what).bounding_box()
+    size = page.viewport_size
+    return (
+        box is not None
+        and box["x"] >= 0
+        and box["y"] >= 0
+        and box["x"] + box["width"] <= size["width"]
+        and box["y"] + box["height"] <= size["height"]
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_visit_in_each_view(open_page, photos, view):
+    page = open_page(**view, permissions=["clipboard-read", "clipboard-write"])
+    # A painted example is there on arrival, and paint is at hand.
+    assert "example" in page.locator("#stage .chip").inner_text()
+    assert on_screen(page, "#desk .paint") and on_screen(page, "#photo .main")
+    upload(page, photos / "cat.png")
+    painted(page)
+    download(page)
+    # What there is to see is on the screen, however long the page.
+    assert on_screen(page, "#desk .paint") and on_screen(page, "#stage .frame")
+    # Words that need no explanation.
+    text = page.locator("body").inner_text()
+    for word in (
+        ("Paint only part of the photo", "Strength", "Keep the photo's colors", "Finer controls"),
+        ("small", "screen", "print", "full (slow)", "automatic", "fine", "broad", "very broad"),
+    ):
+        assert not [each for each in word if each not in text]
+    # A style is a tap away.
+    wish = int(page.evaluate("document.body.dataset.wish"))
+    choose(page, "stripes, variant 2")
+    painted(page, wish)
+    # Less strength is seen at once, and then painted.
+    wish = int(page.evaluate("document.body.dataset.wish"))
+    slide(page, "Strength", 100)
+    painted(page, wish)
+    assert page.locator("#stage .after").evaluate("e => getComputedStyle(e).opacity") == "1"
+    download(page)
+    # The painting is copied; it can be painted over, and that be undone.
+    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_text("The painting is copied.").wait_for()
+    wish = int(page.evaluate("document.body.dataset.wish"))
+    page.get_by_role("button", name="Paint over this result").click()
+    page.locator("#photo .name", has_text="cat-stripes-2.png").wait_for()
+    painted(page, wish)
+    wish = int(page.evaluate("document.body.dataset.wish"))
+    page.locator("#photo .undo").click()
+    page.locator("#photo .name", has_text="cat.png").wait_for()
+    painted(page, wish)
+    # Back to the first painting, with the settings that it had.
+    page.wait_for_function("document.querySelectorAll('#result .strip button').length >= 3")
+    page.locator("#result .strip button").last.click()
+    page.wait_for_function("repaint.director.values.style === 'dots'")
+    assert page.evaluate("repaint.director.values.strength") == 1
+    at_rest(page)
+    # A second style, and all as it was at first.
+    page.get_by_role("button", name="Reset all settings").click()
+    page.wait_for_function("repaint.director.values.strength === 1")
+    page.get_by_role("tab", name="Many photos").click()
+    page.locator("#photos").wait_for()
+    assert page.locator("#stage").is_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") <= view["viewport"]["width"]
+
+
+def test_less_strength_is_seen_before_it_is_painted(page, photos, painter, monkeypatch):
+    upload(page, photos / "cat.png")
+    painted(page)
+    # Nothing is painted any more.
+    monkeypatch.setattr(painter, "paint", lambda *_, progress, **__: [progress(0.5), 1 / 0])
+    slide(page, "Strength", 50)
+    page.wait_for_function(
+        "Math.abs(getComputedStyle(document.querySelector('#stage .after')).opacity - 0.25) < 0.01"
+    )
+    said(page, "Something went wrong here")
+    at_rest(page)
+    monkeypatch.undo()
+    paint(page)
+    assert page.locator("#stage .after").evaluate("e => getComputedStyle(e).opacity") == "1"
+
+
+def test_an_upload_tells_how_far_it_is(page, photos):
+    line = page.context.new_cdp_session(page)
+    line.send("Network.enable")
+    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 20_000}
+    line.send("Network.emulateNetworkConditions", slow)
+    page.locator("#photo input[type=file]").set_input_files(photos / "cat.png")
+    page.locator("#photo .size", has_text="Uploading: ").wait_for()
+    line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
+    painted(page)
+    assert "180 × 120 px" in page.locator("#photo .size").inner_text()
+
+
+def test_full_size_says_how_long_it_takes_before_it_is_painted(page, tmp_path, painter, server):
+    large = Image.fromarray(skimage.data.astronaut()).resize((1400, 1400))
+    large.save(tmp_path / "large.jpg")
+    # As it was measured elsewhere: a full size that nobody waits for in this test.
+    for strokes in (1, 2, 4, 8):
+        server.studio.line._rates[strokes] = 100.0
+    try:
+        choose(page, "full (slow)")
+        upload(page, tmp_path / "large.jpg")
+        about = page.locator("#desk .about", has_text="about 3 min")
+        about.wait_for()
+        assert "1400 × 1400 px" in about.inner_text()
+        at_rest(page)
+        assert page.locator("#stage .frame").get_attribute("data-kind") == "preview"
+    finally:
+        server.studio.line._rates.clear()
+
+
+def empty_png(width: int, height: int) -> bytes:
+    """A PNG that says that it has so many pixels, and has one bit for each."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((width // 8 + 1) * height), 9)
+    signature = b"\x89PNG\r\n\x1a\n"
+    return signature + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory, photos: Path) -> dict[str, str]:
+    """Files that cannot be painted, and what is said of each."""
+    folder = tmp_path_factory.mktemp("bad")
+    whole = io.BytesIO()
+    Image.fromarray(skimage.data.coffee()).save(whole, "JPEG")
+    made = {
+        "empty.jpg": (b"", "empty.jpg is empty"),
+        "notes.png": (b"milk, eggs, ultramarine", "notes.png is not a picture"),
+        "drawing.svg": (
+            b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+            "drawing.svg is an SVG drawing",
+        ),
+        "paper.pdf.jpg": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "paper.pdf.jpg is a PDF"),
+        "head.jpg": (whole.getvalue()[:300], "head.jpg"),
+        "phone.heic": (b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(64), "phone.heic"),
+        "huge.png": (empty_png(14_000, 9_000), "huge.png has 14000 x 9000 pixels"),
+    }
+    for name, (data, _) in made.items():
+        (folder / name).write_bytes(data)
+    return {str(folder / name): sentence for name, (_, sentence) in made.items()}
+
+
+def test_the_page_is_usable_after_every_file_that_cannot_be_painted(page, photos, bad):
+    choose(page, "full (slow)")  # else the browser makes the huge one small, and it is painted
+    for file, sentence in bad.items():
+        page.locator("#photo input[type=file]").set_input_files(file)
+        said(page, sentence)
+        at_rest(page)
+        assert page.locator("#photo .about").is_hidden()
+        before = int(page.evaluate("document.body.dataset.wish ?? 0"))
+        upload(page, photos / "cat.png")
+        painted(page, before)
+        page.get_by_role("button", name="Remove: Your photo").click()
+    # As a painting, too.
+    upload(page, photos / "cat.png")
+    page.locator("#styles .own input").check(force=True)
+    for file, sentence in bad.items():
+        if "huge" in file:  # of a painting no more than 1,024 pixels are ever sent
+            continue
+        page.locator("#painting input[type=file]").set_input_files(file)
+        said(page, sentence)
+        at_rest(page)
+    choose(page, "dots")
+    paint(page)
+    assert download(page)[0] == "cat-dots.png"
+
+
+def test_a_stopped_batch_keeps_what_was_finished(page, photos, painter, monkeypatch):
+    real, painted_now = painter.paint, []
+
+    def paint_one(*given, progress=None, **options):
+        while len(painted_now) == 1:  # the second one waits to be stopped
+            progress(0.5)
+            page_waits.wait(0.05)
+        painted_now.append(1)
+        return real(*given, progress=progress, **options)
+
+    page_waits = threading.Event()
+    page.get_by_role("tab", name="Many photos").click()
+    files = [photos / name for name in ("cat.png", "coffee.jpg", "painting.png")]
+    page.locator("#photos input[type=file]").set_input_files(files)
+    page.locator("#photos").get_by_text("painting").first.wait_for()
+    choose(page, "dots")
+    monkeypatch.setattr(painter, "paint", paint_one)
+    page.get_by_role("button", name="Paint them all").click()
+    page.locator("#desk .about, #report .state", has_text="Painting 2 of 3").first.wait_for()
+    page.get_by_role("button", name="Stop").click()
+    at_rest(page)
+    report = page.locator("#report").inner_text()
+    assert "Stopped: 1 photo painted, 2 left out" in report
+    assert "coffee.jpg: not painted, stopped." in report
+    assert download(page, "Download all as ZIP")[0] == "repainted-dots.zip"
+
+
+def test_the_shared_pictures_pixels_are_those_of_the_painting(page, photos):
+    """The share sheet gets the painting's file, where a device has one."""
+    page.evaluate(
+        """() => {
+          navigator.canShare = () => true;
+          navigator.share = async ({ files }) => { window.shared = await files[0].arrayBuffer(); };
+          document.querySelector('#result .share').hidden = false;
+        }"""
+    )
+    upload(page, photos / "cat.png")
+    painted(page)
+    _, file = download(page, "Download JPEG")
+    page.get_by_role("button", name="Share", exact=True).click()
+    page.wait_for_function("window.shared")
+    shared = page.evaluate("Array.from(new Uint8Array(window.shared))")
+    np.testing.assert_array_equal(pixels(bytes(shared)), pixels(file))
