@@ -1,4 +1,4 @@
-"""What a visitor had is still there after a reload, a lost connection or another server."""
+"""What a visitor had is still there after a lost connection."""
 
 import threading
 
@@ -6,7 +6,6 @@ import pytest
 
 from tests.browser.test_friend import DESKTOP, PHONE
 from tests.browser.test_page import choose, download, painted, upload
-from tests.demo_server import free_port, serving
 from tests.patience import PATIENCE
 
 STYLE = "stripes, variant 2"
@@ -63,17 +62,3 @@ def test_a_cut_line_loses_nothing(open_page, photos, slow, device):
     slow.set()
     all_is_there(page)
     open_page.wrong.clear()  # the browser logs what it could not reach
-
-
-def test_another_server_goes_on_where_the_last_one_ended(browser, painter, photos, slow, tmp_path):
-    port = free_port()
-    page = browser.new_context(**PHONE).new_page()
-    page.set_default_timeout(1000 * PATIENCE)
-    with serving(painter, tmp_path / "first", port=port) as server:
-        page.goto(server.local_url)
-        page.wait_for_function("document.body.dataset.ready")
-        begin(page, photos, slow)
-    slow.set()
-    with serving(painter, tmp_path / "second", port=port):
-        all_is_there(page)
-        page.context.close()
