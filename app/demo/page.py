@@ -413,7 +413,7 @@ def _wire_clip(actions: Actions, choices: _Choices, clip: ClipPicker, clip_size:
             trigger_mode="multiple",
             **lines[name],
             **_QUEUED,
-        ).failure(None, js="() => repaint.video.heard({kind: 'sorry', text: 'Please try again.'})")
+        ).failure(None, js="() => repaint.video.failed()")
 
 
 def _endpoints(actions: Actions) -> None:

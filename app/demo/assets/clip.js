@@ -11,6 +11,7 @@ let wish = 0; // of the newest: what answers an older one is not shown
 let painted = ""; // the settings that what is shown was painted with
 let working = false; // the whole clip is being painted
 let again = false; // it was sent once more already
+let choices = 0; // how many files were chosen: what belongs to an older one has no effect
 let later;
 let aborting = new AbortController();
 let uploading = null;
@@ -39,6 +40,7 @@ function remove() {
   aborting.abort();
   clearTimeout(later);
   ++wish;
+  ++choices;
   [file, path, told, seconds, painted] = [null, null, "", null, ""];
   bar.hidden = true;
   repaint.clipResult.empty();
@@ -78,12 +80,14 @@ async function refusal(chosen) {
 
 async function give(chosen) {
   remove();
+  const mine = choices;
   const sentence = await refusal(chosen);
+  if (mine !== choices) return;
   if (sentence) complain(sentence);
   else {
     file = chosen;
     await place();
-    changed(0);
+    if (mine === choices) changed(0);
   }
 }
 
@@ -194,6 +198,16 @@ repaint.video = {
       repaint.director.say(answer.text, true);
     }
     measured();
+  },
+  // It has ended without an answer: the line was full, or the connection cut.
+  failed() {
+    if (working) {
+      repaint.video.heard({ kind: "sorry", text: "Please try again." });
+      return;
+    }
+    painted = "";
+    repaint.clipResult.progress(null);
+    repaint.director.say("Please try again.", true);
   },
   heard(answer) {
     if (!answer.kind || !working || (answer.wish !== undefined && answer.wish !== wish)) return;
