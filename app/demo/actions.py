@@ -182,7 +182,7 @@ class Actions:
         asked = _echoed(asked)
 
         def work(tell: Callable[[Answer], None]) -> tuple[Answer, None]:
-            with self.jobs.running(request.session_hash, "one") as check:
+            with self.jobs.running(request.session_hash, "one", asked.get("wish", 0)) as check:
                 wish = replace(page_wish(**choices), mask=drawn_mask(mask))
                 file = photo
                 if file is None and quick:

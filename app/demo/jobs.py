@@ -1,5 +1,6 @@
 """Work that a visitor can stop: the Stop button, a closed tab, a reload."""
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -19,23 +20,25 @@ class Jobs:
 
     def __init__(self) -> None:
         self.begun = 0
-        self._running: dict[str, list[tuple[str, threading.Event]]] = defaultdict(list)
+        self._running: dict[str, list[tuple[str, float, threading.Event]]] = defaultdict(list)
         self._lock = threading.Lock()
 
     @contextmanager
-    def running(self, session: str | None, instead: str = "") -> Iterator[Callable[[], None]]:
+    def running(
+        self, session: str | None, instead: str = "", wish: float = math.inf
+    ) -> Iterator[Callable[[], None]]:
         """A check to be called often while it lasts: raises StoppedError once it was stopped.
 
-        instead: what of the session was begun under this name before is stopped: a newer wish
-        ends the older. "" stops nothing.
+        instead: of what the session has running under this name the newest wish alone goes on. ""
+        stops nothing. wish: its number: requests may arrive in another order than they were made.
         """
         session = session or ""
         stopped = threading.Event()
         with self._lock:
-            for name, older in self._running[session]:
+            for name, number, other in self._running[session]:
                 if instead and name == instead:
-                    older.set()
-            self._running[session].append((instead, stopped))
+                    (other if number <= wish else stopped).set()
+            self._running[session].append((instead, wish, stopped))
             self.begun += 1
 
         def check() -> None:
@@ -46,14 +49,14 @@ class Jobs:
             yield check
         finally:
             with self._lock:
-                self._running[session].remove((instead, stopped))
+                self._running[session].remove((instead, wish, stopped))
                 if not self._running[session]:
                     del self._running[session]
 
     def stop(self, session: str | None) -> None:
         """Stop everything that a session has running; nothing where it has nothing."""
         with self._lock:
-            for _, stopped in self._running.get(session or "", []):
+            for *_, stopped in self._running.get(session or "", []):
                 stopped.set()
 
     def has_read(self) -> None:

@@ -780,6 +780,19 @@ def test_the_page_is_sent_compressed_and_is_small(page: gr.Blocks) -> None:
         assert len(b"".join(answer.iter_raw())) < 60_000
 
 
+def test_the_newest_wish_goes_on_in_whatever_order_requests_arrive() -> None:
+    jobs = Jobs()
+    with jobs.running("ann", "one", 3) as newest, jobs.running("bob", "one", 1) as other:
+        with jobs.running("ann", "one", 2) as late, pytest.raises(StoppedError):
+            late()
+        newest()
+        other()
+        with jobs.running("ann", "one", 4) as newer:
+            newer()
+            with pytest.raises(StoppedError):
+                newest()
+
+
 def test_stopping_a_session_stops_what_it_has_running_and_nothing_else() -> None:
     jobs = Jobs()
     with jobs.running("ann") as ann, jobs.running("ann") as also_ann, jobs.running("bob") as bob:
