@@ -391,6 +391,7 @@ function showVariants() {
   group.dataset.of = name;
   find("variants-title").textContent = `Variants of ${labelOf(`${name}:1`)}`;
   group.replaceChildren(...variants.get(name));
+  delete document.body.dataset.filled; // there are more pictures to make
 }
 
 function addOwnButton() {
