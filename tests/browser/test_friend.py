@@ -224,8 +224,10 @@ def test_the_comparison_moves_by_keys_and_says_what_it_shows(page, photos):
 
 def test_a_link_has_the_style_and_the_settings_but_not_the_photo(page, photos, open_page):
     upload(page, photos / "cat.png")
+    painted(page)  # else one painting may be of all three wishes
     choose(page, "stripes, variant 2")
     page.locator(".slide", has_text="Strength").locator("input").fill("100")
+    page.wait_for_function("repaint.director.values.strength === 0.5")
     painted(page, 1)
     link = page.evaluate("repaint.director.link()")
     assert "#" in link and "cat" not in link
