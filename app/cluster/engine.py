@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 MISSING = "Ray is not installed: `make cluster-deps` installs it (requirements-cluster.txt)"
 
-_REACHED_WITHIN = 5.0  # seconds for the cluster's machine to answer
+_REACHED_WITHIN = 5.0  # seconds for the cluster's machine to answer, and for it to speak Ray's way
 _STORE = 500 * 2**20  # bytes for what machines pass to one another: lists and outcomes, no pictures
 
 # A busy machine starts Ray's processes slowly, which is no reason to give up.
@@ -31,6 +31,10 @@ _PATIENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
+# A cluster that is there answers the first time; what else listens at its address does not the
+# twentieth time either, and each is a line on stderr.
+_BRIEF = {"RAY_NUM_REDIS_GET_RETRIES": "2", "RAY_BACKEND_LOG_LEVEL": "error"}
+
 
 def check_installed() -> None:
     """Raises CommandError without Ray."""
@@ -39,7 +43,11 @@ def check_installed() -> None:
 
 
 def check_address(address: str) -> None:
-    """Raises CommandError for an address that is none, or that nobody answers at."""
+    """Raises CommandError for an address that is none, or that no cluster answers at."""
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+        if "://" in address:  # Ray's own concern
+            return
     if address in ("auto", "local"):
         return
     named = re.fullmatch(r"\[?([\w.:-]+?)\]?:(\d{1,5})", address)
@@ -50,6 +58,21 @@ def check_address(address: str) -> None:
     except OSError as error:
         why = error.strerror or str(error) or "no answer"
         raise CommandError(f"--address {address}: no Ray cluster answers there: {why}") from None
+    if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
+        _check_speaks_grpc(address)
+
+
+def _check_speaks_grpc(address: str) -> None:
+    # Ray itself would ask whatever listens there for a quarter of an hour.
+    import grpc
+
+    # A proxy for the web, if one is set, is none for clusters.
+    with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_REACHED_WITHIN)
+        except grpc.FutureTimeoutError:
+            why = "what listens there is no Ray cluster"
+            raise CommandError(f"--address {address}: {why}") from None
 
 
 @contextmanager
@@ -60,7 +83,7 @@ def connected(address: str, *, dashboard: bool = False) -> Iterator[Any]:
     """
     check_installed()
     check_address(address)
-    for name, value in _PATIENT.items():
+    for name, value in (_PATIENT if address == "local" else _PATIENT | _BRIEF).items():
         os.environ.setdefault(name, value)
     import ray
 
@@ -73,13 +96,21 @@ def connected(address: str, *, dashboard: bool = False) -> Iterator[Any]:
         given |= {"runtime_env": {"py_modules": modules}}
     try:
         ray.init(address=address, **given)
-    except Exception as error:
-        text = str(error).strip().splitlines()
+    except ConnectionError as error:
+        if address != "auto":
+            raise _not_connected(address, error) from None
         raise CommandError(
-            f"--address {address}: Ray can't be reached or started: "
-            f"{text[0] if text else type(error).__name__}"
+            "--address auto: no Ray cluster runs on this machine (`ray start --head` starts one; "
+            "--address local needs none)"
         ) from None
+    except Exception as error:
+        raise _not_connected(address, error) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _not_connected(address: str, error: Exception) -> CommandError:
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return CommandError(f"--address {address}: Ray can't be reached or started: {text}")

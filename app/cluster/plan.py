@@ -205,7 +205,7 @@ def _named(name: str, out: str, recursive: bool, notes: list[str]) -> Iterator[t
             yield str(photo), "" if inside == Path() else inside.as_posix()
         notes.extend(seen)
         return
-    pattern = name.partition("?endpoint_override")[0]
+    pattern = stores.split(name)[0]
     if glob.has_magic(pattern):
         root, found = stores.root_of(pattern), stores.matches(name)
         nothing = f"{name}: matches no picture"

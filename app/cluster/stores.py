@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
+import urllib.parse
 import uuid
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -13,6 +15,8 @@ from typing import Any
 from app import images
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
+
+_OPTIONS = re.compile(r"\?(?=[a-z_]+=)")  # where an address' options begin; a glob may have a "?"
 
 _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss")  # where a put is whole by itself
 
@@ -30,10 +34,11 @@ _USUAL = {
 _MEANINGS = {
     "NO_SUCH_BUCKET": _NO_BUCKET,
     "NO_SUCH_KEY": "no such file",
-    "ACCESS_DENIED": "permission denied, or no credentials",
+    "ACCESS_DENIED": "permission denied",
     "INVALID_ACCESS_KEY_ID": "the store doesn't know these credentials",
     "SIGNATURE_DOES_NOT_MATCH": "the credentials are wrong",
     "NETWORK_CONNECTION": "the store can't be reached",
+    "INTERNAL_FAILURE": "the store failed by itself",
     "couldn't connect": "the store can't be reached",
     "could not resolve host": "the store can't be reached: no such host",
     "no credentials": "no credentials",
@@ -45,6 +50,12 @@ _MEANINGS = {
 def is_address(name: str) -> bool:
     """Whether a name is an object store's; all others are paths."""
     return _SCHEME.match(name) is not None
+
+
+def split(address: str) -> tuple[str, str]:
+    """A name, or a glob, and its options with their question mark, or "" where there are none."""
+    found = _OPTIONS.search(address)
+    return (address[: found.start()], address[found.start() :]) if found else (address, "")
 
 
 def join(folder: str, name: str) -> str:
@@ -62,6 +73,8 @@ def reason(error: BaseException) -> str:
     """Why a store didn't do what was asked of it, in a few words."""
     if isinstance(error, StoreError):
         return error.reason
+    if isinstance(error, NoCredentialsError):
+        return images.one_line(str(error))
     text = str(error)
     for sign, meaning in _MEANINGS.items():
         if sign.lower() in text.lower():
@@ -69,6 +82,10 @@ def reason(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     return images.one_line(text or type(error).__name__)
+
+
+class NoCredentialsError(OSError):
+    """This machine has none for a store; the message says how it gets some."""
 
 
 class StoreError(OSError):
@@ -79,12 +96,85 @@ class StoreError(OSError):
         super().__init__(f"{images.one_line(address)}: {self.reason}")
 
 
+@functools.cache
+def _check_s3_credentials() -> None:
+    """Raises NoCredentialsError.
+
+    Without any, AWS' own code asks for them for a minute and more where nobody answers, and then
+    goes on without; botocore looks in the same places and gives up after two seconds.
+    """
+    try:
+        import botocore.exceptions
+        import botocore.session
+    except ImportError:  # the store will tell
+        return
+    try:
+        found = botocore.session.get_session().get_credentials()
+    except botocore.exceptions.BotoCoreError as error:
+        raise NoCredentialsError(str(error)) from None
+    if found is None:
+        raise NoCredentialsError(
+            "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, fill "
+            "~/.aws/credentials, or add anonymous=true to an address that is open to all"
+        )
+    if found.method != "iam-role":
+        # Nor is a machine's role asked for what else there is to know.
+        os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@functools.cache
+def _check_google_credentials() -> None:
+    """Raises NoCredentialsError."""
+    try:
+        import google.auth
+        import google.auth.exceptions
+    except ImportError:
+        return
+    try:
+        google.auth.default()
+    except google.auth.exceptions.GoogleAuthError:
+        raise NoCredentialsError(
+            "no credentials for Google's store: run `gcloud auth application-default login`, "
+            "set GOOGLE_APPLICATION_CREDENTIALS, or add anonymous=true to an address that is open "
+            "to all"
+        ) from None
+
+
+# By scheme; called before the store is asked, which takes its time to find out.
+_CHECK_CREDENTIALS = {
+    "s3": _check_s3_credentials,
+    "gs": _check_google_credentials,
+    "gcs": _check_google_credentials,
+}
+
+
+def _anonymous(root: str, given: dict[str, str]) -> Any:
+    """A store that is open to all, with an address' other options."""
+    from pyarrow import fs
+
+    scheme, _, bucket = root.partition("://")
+    if scheme != "s3":
+        options = urllib.parse.urlencode(given)
+        return fs.FileSystem.from_uri(f"gs://anonymous@{bucket}?{options}")[0]
+    if not given.keys() & {"region", "endpoint_override"}:
+        given["region"] = fs.resolve_s3_region(bucket)
+    return fs.S3FileSystem(anonymous=True, **given)
+
+
 @functools.lru_cache(64)
 def _filesystem(root: str, options: str) -> Any:
     from pyarrow import fs
 
     address = f"{root}?{options}" if options else root
     scheme = root.partition("://")[0]
+    if scheme in _CHECK_CREDENTIALS:
+        given = dict(urllib.parse.parse_qsl(options))
+        try:
+            if given.pop("anonymous", "") == "true":
+                return _anonymous(root, given)
+            _CHECK_CREDENTIALS[scheme]()
+        except Exception as error:
+            raise StoreError(address, error) from None
     usual = _USUAL.get(scheme, "")
     if usual and usual.partition("=")[0] not in options:
         with contextlib.suppress(Exception):  # an older pyarrow knows nothing of it
@@ -224,8 +314,7 @@ def files(address: str, recursive: bool) -> Iterator[str]:
 
 def matches(pattern: str) -> Iterator[str]:
     """The addresses that a glob (``*``, ``?``, ``[a-z]``, ``**``) matches. Raises StoreError."""
-    base, _, options = pattern.partition("?endpoint_override")
-    ending = f"?endpoint_override{options}" if options else ""
+    base, ending = split(pattern)
     fixed = base.split("/")
     first = next(i for i, part in enumerate(fixed) if any(sign in part for sign in "*?["))
     root = "/".join(fixed[:first])

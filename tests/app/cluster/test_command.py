@@ -44,6 +44,16 @@ def test_an_address_where_nobody_answers_is_refused(capsys, installed):
     assert "no Ray cluster answers there" in line
 
 
+def test_an_address_where_something_else_listens_is_refused(capsys, installed, monkeypatch):
+    pytest.importorskip("grpc", reason="the cluster's requirements are not installed")
+    monkeypatch.setattr(engine, "_REACHED_WITHIN", 1.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        line = refusal(capsys, *OPTIONS, "--address", f"127.0.0.1:{silent.getsockname()[1]}")
+    assert "what listens there is no Ray cluster" in line
+
+
 def test_the_options_are_those_of_the_plain_batch(capsys):
     args = command._parser().parse_args([*OPTIONS, "--strength", "0.5", "--keep-color", "--resume"])
     assert (args.strength, args.keep_color, args.resume) == (0.5, "luminance", True)
