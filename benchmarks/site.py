@@ -9,7 +9,7 @@ Prints, and writes as JSON, by parts:
     roots    how well Newton-Schulz agrees with eigh on the covariances that occur
     equal    how far the page's pictures are from app.stylize's
     seams    steps where tiles meet
-    visits   what a first and a second visit transfer
+    visits   what a first visit, a second, one offline and an update transfer
     phone    360 px wide, by keyboard alone, and what axe-core finds
     speed    seconds for 512 px beside torch's, and the longest task of the main thread meanwhile
     large    12 megapixels: seconds and the browser's memory
@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import skimage.data
@@ -49,6 +49,7 @@ from app.painter import Painter
 from app.region_painter import RegionPainter
 from app.regions import Region
 from app.shipped import CHECKPOINT
+from app.site.build import write_service_worker
 from app.site.serve import Handler, server
 from benchmarks.scale import seam_ratio
 from models.network import STRIDE
@@ -359,40 +360,80 @@ def seams(page: Page, painter: Painter, names: Sequence[str], large: int) -> lis
     return rows
 
 
-class Counted(Handler):
-    """Counts what is sent."""
+def counting(kind: type[Handler], sent: list[tuple[str, int]]) -> type[Handler]:
+    """A host of a kind, which adds to a list what it sends: paths and bytes of bodies."""
 
-    bodies: ClassVar[list[tuple[str, int, int]]] = []
+    class Counting(kind):  # type: ignore[misc, valid-type]
+        def send_response(self, code: int, message: str | None = None) -> None:
+            self.code = code
+            super().send_response(code, message)
 
-    def send_response(self, code: int, message: str | None = None) -> None:
-        self.code = code
-        super().send_response(code, message)
+        def send_header(self, keyword: str, value: str) -> None:
+            super().send_header(keyword, value)
+            if keyword == "Content-Length" and self.code == 200:
+                sent.append((self.path.partition("?")[0], int(value)))
 
-    def send_header(self, keyword: str, value: str) -> None:
-        super().send_header(keyword, value)
-        if keyword == "Content-Length" and self.code == 200:
-            self.bodies.append((self.path, self.code, int(value)))
+    return Counting
 
 
-def visits(folder: Path, running: Any) -> dict[str, float]:
-    """MB that a first visit, a second one and one without a network transfer."""
-    found = {}
-    context = running.new_context(viewport={"width": 390, "height": 844})
-    with serving(folder, Counted) as address:
+def visits(folder: Path, running: Any, kind: type[Handler] = Handler) -> dict[str, Any]:
+    """What is sent on a first visit, a second, one without a network, and after an update.
+
+    The page lies below the host's root, as on GitHub Pages; the update is a line of page.css.
+
+    Returns:
+        For each the paths and bytes, and whether the second is isolated, as threads need it.
+    """
+    sent: list[tuple[str, int]] = []
+    found: dict[str, Any] = {}
+
+    def taken() -> list[tuple[str, int]]:
+        some = sent.copy()
+        sent.clear()
+        return some
+
+    with tempfile.TemporaryDirectory() as root, serving(Path(root), counting(kind, sent)) as host:
+        built, address = Path(root) / "paint", f"{host}paint/"
+        shutil.copytree(folder, built)
+        context = running.new_context(viewport={"width": 390, "height": 844})
         for visit in ("first", "second"):
-            Counted.bodies.clear()
             page = Page(context.new_page(), address)
             page.kept()
             page.filled()
-            found[visit] = sum(size for _, _, size in Counted.bodies) / 1e6
+            found[visit] = taken()
+            found["isolated"] = page.page.evaluate("crossOriginIsolated")
             page.page.close()
         context.set_offline(True)
-        Counted.bodies.clear()
         page = Page(context.new_page(), address)
         page.filled()
-        found["offline"] = sum(size for _, _, size in Counted.bodies) / 1e6
-    context.close()
+        found["offline"] = taken()
+        page.page.close()
+        context.set_offline(False)
+        with (built / "page.css").open("a", encoding="utf-8") as style:
+            style.write(":root { --newer: yes }\n")
+        write_service_worker(built)
+        # The older page is shown until the newer is there as a whole and the older is closed.
+        while True:
+            page = Page(context.new_page(), address)
+            if page.page.evaluate(NEWER):
+                break
+            page.page.wait_for_function(WAITS)
+            page.page.close()
+        found["update"] = taken()
+        context.close()
     return found
+
+
+NEWER = "getComputedStyle(document.documentElement).getPropertyValue('--newer')"
+WAITS = "async () => (await navigator.serviceWorker.getRegistration()).waiting"
+
+
+def megabytes(found: dict[str, Any]) -> dict[str, Any]:
+    """What `visits` found, summed up."""
+    names = ("first", "second", "offline", "update")
+    moved: dict[str, Any] = {name: sum(size for _, size in found[name]) / 1e6 for name in names}
+    paths = [path for path, _ in found["first"]]
+    return moved | {"sent twice": sorted({path for path in paths if paths.count(path) > 1})}
 
 
 def by_keyboard(page: Page) -> None:
@@ -653,7 +694,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "roots": lambda: conditions(painter, [p[::2, ::2].copy() for p in photos]),
             "equal": lambda: compare(opened(), painter, cases(painter.style_names)),
             "seams": lambda: seams(opened(), painter, painter.style_names[: args.rounds], 2200),
-            "visits": lambda: visits(args.site, running),
+            "visits": lambda: megabytes(visits(args.site, running)),
             "phone": lambda: phone(address, running, args.axe),
             "speed": lambda: speed(address, context, painter, args.rounds),
             "large": lambda: large(address, running, LARGE),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ SOURCES = Path(__file__).resolve().parent
 PAGE = (
     "index.html",
     "page.css",
+    "boot.js",
     "page.js",
     "worker.js",
     "painter.js",
@@ -74,8 +76,7 @@ def build(
     shutil.rmtree(out / "model", ignore_errors=True)
     export(painter, out / "model", photo, print)
     _icons(out, painter.paint(images.resize(photo, 512), painter.style(painter.style_names[0])))
-    ours = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "sw.js"]
-    _service_worker(out, ours)
+    write_service_worker(out)
 
 
 def _example() -> images.Picture:
@@ -94,18 +95,21 @@ def _icons(out: Path, painting: images.Picture) -> None:
     large.save(out / f"icon-{ICONS[1]}.webp", quality=75)
 
 
-def _service_worker(out: Path, files: Iterable[Path]) -> None:
-    """Names the files that it keeps at once, and a digest of all of them."""
-    digest, kept = hashlib.sha256(), ["./"]
-    for path in files:
+def write_service_worker(out: Path) -> None:
+    """Writes ``sw.js``, which names every other file of a page and its digest.
+
+    A host is told things by files whose names begin with a dot; it does not send those.
+    """
+    digests = {}
+    for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        digest.update(name.encode() + path.read_bytes())
-        # The page says index.html by its folder; a browser needs one of the runtimes.
-        if name != "index.html" and not name.startswith("runtime/"):
-            kept.append(name)
+        if path.is_file() and name != "sw.js" and not path.name.startswith("."):
+            digest = base64.b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+            # The page says index.html by its folder.
+            digests["./" if name == "index.html" else name] = f"sha256-{digest}"
     source = (SOURCES / "sw.js").read_text(encoding="utf-8")
-    source = source.replace('"%VERSION%"', json.dumps(f"repaint-{digest.hexdigest()[:16]}"))
-    (out / "sw.js").write_text(source.replace('"%FILES%"', json.dumps(kept)), encoding="utf-8")
+    table = json.dumps(digests, separators=(",", ":"))
+    (out / "sw.js").write_text(source.replace('"%FILES%"', table), encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

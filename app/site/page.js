@@ -27,24 +27,30 @@ const waiting = new Map();
 
 class Stopped extends Error {}
 
-function ask(kind, given, { tell, transfer = [] } = {}) {
-  const id = ++number;
+function ask(kind, given, { tell } = {}) {
+  const message = { id: ++number, kind, ...given };
   const promise = new Promise((resolve, reject) => {
-    waiting.set(id, { resolve, reject, tell });
-    worker.postMessage({ id, kind, ...given }, transfer);
+    waiting.set(message.id, { message, resolve, reject, tell });
+    worker.postMessage(message);
   });
-  promise.id = id;
+  promise.id = message.id;
   promise.catch(() => {});
   return promise;
 }
 
-const cancel = (promise) => promise && worker.postMessage({ cancel: promise.id });
+function cancel(promise) {
+  const job = waiting.get(promise?.id);
+  if (!job) return;
+  job.cancelled = true;
+  worker.postMessage({ cancel: promise.id });
+}
 
 function start() {
   worker = new Worker("worker.js", { type: "module" });
   worker.onmessage = ({ data }) => {
     if (data.provider) {
-      document.body.dataset.runs = `${data.provider} ${data.threads}`;
+      how = data.provider;
+      document.body.dataset.runs = `${how} ${threads}`;
       return say("The graphics processor was lost; the processor goes on.");
     }
     const job = waiting.get(data.id);
@@ -66,12 +72,36 @@ function failAll(text) {
   waiting.clear();
 }
 
+let how; // what the worker runs on: "webgpu" or "wasm"
+let threads;
+
+const open = (tell) => ask("open", { provider: how, threads }, { tell });
+
+// Ends the painting of a file at once. What the network is at can't be told to stop, so another
+// worker takes this one's place, is told what this one knew, and does what this one had yet to do.
+function stop() {
+  const stopped = waiting.get(saving?.id);
+  if (!stopped) return;
+  waiting.delete(saving.id);
+  worker.terminate();
+  const rest = [...waiting.values()];
+  start();
+  open().catch((error) => complain(error.message));
+  for (const [key, file] of own) ask("painting", { key, file });
+  ask("photo", { key: photoKey(), file: photo.file, side: PREVIEW });
+  for (const { message, cancelled } of rest) {
+    worker.postMessage(message);
+    if (cancelled) worker.postMessage({ cancel: message.id });
+  }
+  stopped.reject(new Stopped());
+}
+
 // --- What is chosen
 
 let about;
 let look;
 let style;
-let photo = null; // {key, name, width, height, preview}
+let photo = null; // {key, file, name, width, height, preview}
 let lastResult = null;
 const own = new Map(); // an own painting's key -> its file
 const undone = [];
@@ -224,7 +254,7 @@ async function take(file) {
   try {
     const key = `photo${++number}`;
     const { width, height, preview } = await ask("photo", { key, file, side: PREVIEW });
-    photo = { key, name: (file.name || "photo").replace(/\.[^.]*$/, ""), width, height };
+    photo = { key, file, name: (file.name || "photo").replace(/\.[^.]*$/, ""), width, height };
     document.body.dataset.photo = key;
     find("frame").style.setProperty("--ratio", width / height);
     draw(find("before"), preview);
@@ -495,13 +525,13 @@ function wire() {
   find("download").addEventListener("click", download);
   find("copy").addEventListener("click", copy);
   find("share").addEventListener("click", share);
-  find("cancel").addEventListener("click", () => cancel(saving));
+  find("cancel").addEventListener("click", stop);
   addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "z" && !event.shiftKey) {
       event.preventDefault();
       undo();
     }
-    if (event.key === "Escape") cancel(saving);
+    if (event.key === "Escape") stop();
   });
   addEventListener("paste", ({ clipboardData }) => {
     const file = [...clipboardData.files].find((one) => one.type.startsWith("image/"));
@@ -544,9 +574,11 @@ async function camera() {
   complain();
   try {
     const stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1920 } } });
+    find("snap").disabled = true; // until there is something to see
     find("lens").showModal();
     find("view").srcObject = stream;
     await find("view").play();
+    find("snap").disabled = false;
   } catch (error) {
     find("lens").close();
     const why = error.name === "NotAllowedError" ? "The camera was not allowed" : "There is no camera here";
@@ -578,8 +610,9 @@ async function provider() {
   return adapter && !adapter.info?.isFallbackAdapter ? "webgpu" : "wasm";
 }
 
-// Asks the service worker to keep the runtime that this browser needs, for a visit offline.
-async function keep(how) {
+// Asks the service worker to keep all that is missing yet for a visit offline, of the runtimes the
+// one that this browser needs.
+async function keep() {
   if (!("serviceWorker" in navigator)) return;
   navigator.serviceWorker.addEventListener("message", ({ data }) => {
     if (data.kept) document.body.dataset.kept = "true";
@@ -592,7 +625,6 @@ async function keep(how) {
 }
 
 async function main() {
-  if ("serviceWorker" in navigator) navigator.serviceWorker.register("sw.js").catch(() => {});
   if (typeof WebAssembly !== "object" || typeof OffscreenCanvas !== "function") {
     say("");
     progress(null);
@@ -610,20 +642,18 @@ async function main() {
   compare(0);
   start();
   const asked = Number(query.get("threads"));
-  const threads = self.crossOriginIsolated ? asked || Math.min(4, navigator.hardwareConcurrency || 1) : 1;
-  const opened = async (how) => {
-    const { provider: found } = await ask("open", { provider: how, threads }, { tell: progress });
-    document.body.dataset.runs = `${found} ${threads}`;
-    keep(found).catch(() => {});
-  };
-  const how = await provider();
+  threads = self.crossOriginIsolated ? asked || Math.min(4, navigator.hardwareConcurrency || 1) : 1;
+  how = await provider();
   try {
-    await opened(how).catch((error) => {
+    await open(progress).catch((error) => {
       if (how === "wasm") throw error;
+      how = "wasm";
       worker.terminate();
       start();
-      return opened("wasm");
+      return open(progress);
     });
+    document.body.dataset.runs = `${how} ${threads}`;
+    keep().catch(() => {});
   } catch (error) {
     progress(null);
     say("");

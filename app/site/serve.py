@@ -7,9 +7,10 @@ import contextlib
 import functools
 import gzip
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 from app import terminal
 
@@ -52,8 +53,9 @@ def _zipped(path: str, changed: int) -> bytes:
 class Handler(SimpleHTTPRequestHandler):
     """Serves a folder, compressed where the browser can read that."""
 
+    protocol_version = "HTTP/1.1"  # by 1.0 browsers don't ask whether what they have is still right
     extensions_map = SimpleHTTPRequestHandler.extensions_map | TYPES
-    isolated = True
+    added: ClassVar[Mapping[str, str]] = HEADERS
 
     def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))
@@ -81,9 +83,8 @@ class Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def end_headers(self) -> None:
-        for name, value in HEADERS.items():
-            if self.isolated or not name.startswith("Cross-Origin"):
-                self.send_header(name, value)
+        for name, value in self.added.items():
+            self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -91,9 +92,9 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 class Bare(Handler):
-    """A host that can't send the headers that let a page use threads."""
+    """A host as GitHub Pages: no header of one's own, and what it sends counts for ten minutes."""
 
-    isolated = False
+    added: ClassVar[Mapping[str, str]] = {"Cache-Control": "max-age=600"}
 
 
 class _Server(ThreadingHTTPServer):

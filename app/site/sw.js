@@ -1,43 +1,98 @@
-// Keeps the page for the next time, with or without a network. `make site` puts the files' names and
-// a digest of them all in place of the two words below, so that another build is another cache.
+// Loads each file of the page once, and keeps it for the next time, with or without a network. `make
+// site` puts the files' names and digests in place of the word below.
 
-const VERSION = "%VERSION%";
-const FILES = "%FILES%";
+const FILES = "%FILES%"; // name -> digest, as `integrity` has it
+const { registration } = self;
+const CACHE = `repaint ${registration.scope}`; // the same host may have other pages, and their caches
 
 self.addEventListener("install", (event) => {
-  // The runtime's files come later: of several kinds a browser needs one.
-  event.waitUntil(caches.open(VERSION).then((cache) => cache.addAll(FILES)).then(() => self.skipWaiting()));
+  // On a first visit nothing is loaded here: the page waits for this script and loads through it. A
+  // newer build comes into use as a whole, when no page shows the older one any more.
+  if (registration.active) event.waitUntil(fill(isRuntimeKept));
 });
 
 self.addEventListener("activate", (event) => {
-  const old = caches.keys().then((names) => Promise.all(names.filter((n) => n !== VERSION).map((n) => caches.delete(n))));
-  event.waitUntil(old.then(() => self.clients.claim()));
+  event.waitUntil(tidy().then(() => self.clients.claim()));
 });
 
-// What the page has loaded before it was looked after from here; a browser still has it.
 self.addEventListener("message", (event) => {
-  event.waitUntil(keep(event.data.keep).then(() => event.source.postMessage({ kept: true })));
+  const done = fill((name) => event.data.keep.includes(name));
+  event.waitUntil(done.then(() => event.source.postMessage({ kept: true })));
 });
-
-async function keep(names) {
-  const cache = await caches.open(VERSION);
-  const kept = await Promise.all(names.map((name) => cache.match(name)));
-  await cache.addAll(names.filter((_, i) => !kept[i]));
-}
 
 self.addEventListener("fetch", (event) => {
-  const url = new URL(event.request.url);
-  if (event.request.method !== "GET" || url.origin !== location.origin) return;
-  event.respondWith(answer(event.request));
+  const name = nameOf(event.request);
+  if (Object.hasOwn(FILES, name)) event.respondWith(take(name).then(isolated));
 });
 
-async function answer(request) {
-  const cache = await caches.open(VERSION);
-  const kept = await cache.match(request, { ignoreSearch: true });
-  if (kept) return isolated(kept);
-  const fresh = await fetch(request);
-  if (fresh.ok && fresh.status === 200) await cache.put(request, fresh.clone());
-  return isolated(fresh);
+function nameOf({ method, url }) {
+  const { origin, pathname } = new URL(url);
+  const address = decodeURI(origin + pathname);
+  const base = decodeURI(registration.scope);
+  if (method !== "GET" || !address.startsWith(base)) return null;
+  const name = address.slice(base.length);
+  return name === "" || name === "index.html" ? "./" : name;
+}
+
+// A file is kept under its digest, so that what two builds share is loaded once.
+const keyOf = (name) => new URL(`${name}?${FILES[name]}`, registration.scope).href;
+
+const coming = new Map(); // name -> what `load` promises
+
+// Sees to it that a file is kept; however many ask for it, it is loaded once. Null, or its response
+// where it isn't kept.
+function kept(name) {
+  if (!coming.has(name)) coming.set(name, load(name).finally(() => coming.delete(name)));
+  return coming.get(name);
+}
+
+async function load(name) {
+  const cache = await caches.open(CACHE);
+  if (await cache.match(keyOf(name))) return null;
+  const fresh = await built(name).catch(() => null);
+  if (fresh?.status !== 200) return fresh ?? fetch(name); // used, but not kept
+  try {
+    await cache.put(keyOf(name), fresh.clone());
+    return null;
+  } catch {
+    return fresh; // there is no room for it
+  }
+}
+
+// A file as it was built. What the browser has of it is as good, if it is that; what a host has added
+// to the HTML is taken as it is.
+function built(name) {
+  const integrity = FILES[name];
+  return fetch(name, { cache: "force-cache", integrity }).catch(() =>
+    fetch(name, { cache: "reload", integrity: name === "./" ? "" : integrity }),
+  );
+}
+
+async function take(name) {
+  const unkept = await kept(name);
+  if (unkept) return unkept.clone();
+  const cache = await caches.open(CACHE);
+  return (await cache.match(keyOf(name))) ?? fetch(name);
+}
+
+// Loads what is missing: all but the runtime, of whose kinds a browser needs one.
+async function fill(isNeeded) {
+  const names = Object.keys(FILES);
+  const needed = await Promise.all(names.map((name) => !name.startsWith("runtime/") || isNeeded(name)));
+  const unkept = await Promise.all(names.filter((_, i) => needed[i]).map(kept));
+  if (unkept.some(Boolean)) throw new Error("not everything could be kept");
+}
+
+async function isRuntimeKept(name) {
+  const cache = await caches.open(CACHE);
+  return cache.match(new URL(name, registration.scope), { ignoreSearch: true }); // of any build
+}
+
+async function tidy() {
+  const cache = await caches.open(CACHE);
+  const wanted = new Set(Object.keys(FILES).map(keyOf));
+  const keys = await cache.keys();
+  await Promise.all(keys.filter(({ url }) => !wanted.has(url)).map((key) => cache.delete(key)));
 }
 
 // Threads need a page that is isolated from others. A host that can't send these headers has them

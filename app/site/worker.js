@@ -19,7 +19,7 @@ const jobs = {
     const ort = await runtime(provider === "webgpu" ? "ort.webgpu.min.mjs" : "ort.wasm.min.mjs");
     const model = await Model.load(ort, new URL("./model/", import.meta.url), provider, tell);
     painter = new Painter(model);
-    return { provider, threads };
+    return {};
   },
 
   // Reads a photo; its preview's pixels come back.
@@ -79,7 +79,7 @@ async function painted(picture, style, look, options) {
     painter.forget();
     painter.model.ort = await runtime("ort.webgpu.min.mjs?again");
     await painter.model.open("wasm");
-    postMessage({ provider: "wasm", threads });
+    postMessage({ provider: "wasm" });
     return painter.paint(picture, code, look, options);
   }
 }

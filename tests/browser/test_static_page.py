@@ -1,6 +1,5 @@
 """The static page paints in the browser itself what the command line paints."""
 
-import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -170,15 +169,25 @@ def test_a_painting_is_copied_and_shared(visit):
     )
 
 
-def test_a_large_painting_is_cancelled(page):
+# Paints a file for ever.
+NEVER_DONE = """
+addEventListener("message", ({ data }) => { if (data.kind === "file") for (;;); });
+"""
+
+
+def test_a_download_is_cancelled_whatever_it_is_at(visit):
+    page = visit(prepare=_before(NEVER_DONE, "worker.js"), service_workers="block")
     inside = page.page
-    large = Image.fromarray(skimage.data.coffee()).resize((2100, 1400))
-    page.upload("#photo-file", "large.png", measured.png(np.asarray(large)))
+    page.upload("#painting-file", "own.png", measured.png(_painting()))
+    page.filled()
     inside.locator("#download").click()
+    inside.locator('#styles [data-style="stripes:1"]').click()
     inside.locator("#cancel").click()
-    page.says("Cancelled.")
+    page.says("Stripes, painted in")  # what was asked for in the meantime
     assert inside.locator("#cancel").is_hidden()
-    page.choose("stripes")
+    page._forget()
+    inside.locator('#styles [data-style^="own"]').click()
+    page.says("own, painted in")
 
 
 def test_bad_files_are_a_sentence_and_the_page_goes_on(page):
@@ -299,23 +308,19 @@ def test_it_has_nothing_serious_for_a_screen_reader_to_stumble_over(page):
     assert not measured.serious(page, PACKAGES / "axe-core" / "axe.min.js")
 
 
-def test_a_second_visit_transfers_nothing_and_works_offline(browser, built):
-    moved = measured.visits(built, browser)
-    assert moved["first"] > 1
-    # The service worker's own script, which is how a browser learns of a newer page.
-    script = len(gzip.compress((built / "sw.js").read_bytes(), 9)) / 1e6
-    assert moved["second"] <= script
-    assert moved["offline"] <= script
-
-
-def test_a_host_without_the_headers_has_threads_from_the_second_visit_on(browser, built):
-    assert "Cross-Origin-Embedder-Policy" in HEADERS
-    with measured.serving(built, Bare) as address, browser.new_context() as context:
-        first = measured.Page(context.new_page(), address)
-        assert first.page.locator("body").get_attribute("data-runs") == "wasm 1"
-        first.kept()
-        second = measured.Page(context.new_page(), address)
-        assert second.page.evaluate("crossOriginIsolated")
+def test_any_host_sends_each_file_once_to_a_page_that_then_works_offline(browser, built):
+    found = measured.visits(built, browser, Bare)
+    # The service worker's own script is how a browser learns of a newer page.
+    script = "/paint/sw.js"
+    once = [path for path, _ in found["first"] if path != script]
+    assert len(once) == len(set(once))
+    needed = {"/paint/", "/paint/boot.js", "/paint/page.js", "/paint/model/weights.bin"}
+    assert needed | {"/paint/runtime/ort-wasm-simd-threaded.wasm"} <= set(once)
+    assert {path for path, _ in found["second"] + found["offline"]} <= {script}
+    assert {path for path, _ in found["update"]} == {script, "/paint/page.css"}
+    # Threads, which this host's headers don't allow.
+    assert "Cross-Origin-Embedder-Policy" not in Bare.added
+    assert found["isolated"]
 
 
 def test_the_photos_and_what_they_become_have_their_size(page):
