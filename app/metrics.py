@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections import Counter, deque
+from collections import Counter
 
 # Seconds: a picture's is from 0.1 on a GPU to a minute for 50 megapixels on two cores.
 _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
@@ -25,7 +25,6 @@ class Metrics:
         self._buckets = [0] * (len(_STEPS) + 1)
         self._painted_seconds = self._answered_seconds = 0.0
         self._waiting = 0
-        self._last: deque[float] = deque(maxlen=50)
 
     def answered(self, status: int, painted: float, seconds: float) -> None:
         """One request's answer, and the seconds that painting and all of it took."""
@@ -35,17 +34,11 @@ class Metrics:
                 self._buckets[bisect.bisect_left(_STEPS, seconds)] += 1
                 self._painted_seconds += painted
                 self._answered_seconds += seconds
-                self._last.append(painted)
 
     def waiting(self, count: int) -> None:
         """How many are in hand or wait now."""
         with self._lock:
             self._waiting = count
-
-    def mean_seconds(self) -> float:
-        """Of the last pictures' painting; 1 before the first."""
-        with self._lock:
-            return sum(self._last) / len(self._last) if self._last else 1.0
 
     def text(self) -> str:
         """All of it, and this process's memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from app.limits import LONGEST_QUEUE
 from app.listing import CommandError
 from app.options import add_max_pixels, add_precision, positive
 from app.painter import Painter
+from app.serve.front import LONGEST_WAIT
 
 _DRAIN = 60.0  # seconds for what is in hand when the service is told to end
 
@@ -55,6 +57,14 @@ def options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="requests that may wait; others get 503 and Retry-After (default: %(default)s)",
     )
     parser.add_argument(
+        "--max-wait",
+        type=positive,
+        default=LONGEST_WAIT,
+        metavar="SECONDS",
+        help="within which a photo is begun; one that would wait longer gets 503 and Retry-After, "
+        "too (default: %(default)g)",
+    )
+    parser.add_argument(
         "--replicas",
         type=_replicas,
         default=(1, 1),
@@ -77,8 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         engine.check_installed()
         engine.check_address(args.address)
+        from app.serve import proxy
         from app.serve.deployment import Service, application
 
+        if args.address == "local":
+            # Elsewhere the proxies are others', too, and may not have this code.
+            os.environ.setdefault(proxy.VARIABLE, proxy.NAME)
         painter = Painter(args.checkpoint, "cpu", precision="float32")
         service = Service(
             Path(args.checkpoint).read_bytes(),
@@ -89,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.replicas[0],
             args.replicas[1],
             args.max_queue,
+            args.max_wait,
             args.num_cpus,
             args.num_gpus,
         )

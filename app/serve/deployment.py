@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from fastapi import FastAPI
 from app import images
 from app.limits import Limits
 from app.painter import Painter
-from app.serve.front import LARGEST, BusyError, Front
+from app.serve.front import LARGEST, LONGEST_WAIT, BusyError, Front
 from app.serve.orders import Answer, Easel, Order
 
 _TRIES = 3  # of an order whose replica died: it is painted anew, with the same result
@@ -28,6 +30,7 @@ class Service:
         checkpoint: the file's bytes: other machines may not have it.
         least, most: replicas that paint.
         queue: orders that may wait beside those that are being painted.
+        longest_wait: seconds within which an order is begun, or refused.
     """
 
     checkpoint: bytes = field(repr=False)
@@ -38,6 +41,7 @@ class Service:
     least: int = 1
     most: int = 1
     queue: int = 32
+    longest_wait: float = LONGEST_WAIT
     num_cpus: float = 1
     num_gpus: float = 0
 
@@ -52,10 +56,18 @@ class Replica:
             # Strangers' photos are not kept for the next one's request.
             painter = Painter(file, service.device, Limits(remembered_content=0), service.precision)
         self.easel = Easel(painter, service.max_pixels)
+        # One at a time is as fast on one device, and holds no more memory than one.
+        self._turn = threading.Lock()
 
-    async def paint(self, order: Order) -> Answer:
+    async def paint(self, order: Order) -> Answer | None:
+        """The order's answer; None where it came to be begun too late."""
         # In a thread: Serve asks meanwhile whether the replica is well.
-        return await asyncio.to_thread(self.easel.paint, order)
+        return await asyncio.to_thread(self._paint, order)
+
+    def _paint(self, order: Order) -> Answer | None:
+        with self._turn:
+            # The clocks of a cluster's machines agree well enough for a wait of seconds.
+            return None if time.time() > order.begin_by else self.easel.paint(order)
 
 
 class RayFront:
@@ -84,12 +96,16 @@ async def _painted(order: Order) -> Answer:
 
     for left in reversed(range(_TRIES)):
         try:
-            return await RayFront.replicas.paint.remote(order)
+            answer = await RayFront.replicas.paint.remote(order)
         except BackPressureError as error:
             raise BusyError from error
-        except RayActorError:
+        except RayActorError as error:
             if not left:
-                raise
+                raise BusyError from error
+        else:
+            if answer is None:
+                raise BusyError
+            return answer
     raise AssertionError("the last try returns or raises")
 
 
@@ -116,14 +132,16 @@ def application(service: Service, painter: Painter) -> Any:
             most=service.most + service.queue,
             largest=service.largest,
             painters=lambda: service.most,
+            longest_wait=service.longest_wait,
         )
         return RayFront.front.application
 
     replicas = serve.deployment(
         Replica,
         name="painter",
-        # One at a time is as fast on one device, and holds no more memory than one.
-        max_ongoing_requests=1,
+        # One is painted and one is there already: Serve looks for a free replica up to half a
+        # second apart, in which a painter would be idle.
+        max_ongoing_requests=2,
         max_queued_requests=-1,  # the front counts, exactly
         ray_actor_options={"num_cpus": service.num_cpus, "num_gpus": service.num_gpus},
         autoscaling_config={

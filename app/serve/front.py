@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,8 +19,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from app.look import OPTIONS, explained
 from app.metrics import Metrics
 from app.serve.orders import FILES, OTHERS, TYPES, Answer, Order, OrderError, log_line, order
+from app.serve.pace import Pace
 
 LARGEST = 50 * 2**20  # bytes of a request
+LONGEST_WAIT = 120.0  # seconds before an order is begun
 _KEPT_LINES = 10_000
 
 
@@ -36,6 +39,8 @@ class Front:
         most: orders that may be in hand or wait at a time.
         largest: bytes of a request.
         painters: how many paint at a time.
+        longest_wait: seconds within which an order is begun, or refused: at once where it would not
+            be done by then, else when those before it took longer than was expected.
     """
 
     def __init__(
@@ -47,9 +52,11 @@ class Front:
         most: int,
         largest: int = LARGEST,
         painters: Callable[[], int] = lambda: 1,
+        longest_wait: float = LONGEST_WAIT,
     ) -> None:
         self._paint, self.styles, self.variants = paint, list(styles), list(variants)
         self.most, self.largest, self.painters = most, largest, painters
+        self.longest_wait, self.pace = longest_wait, Pace(painters)
         self.metrics = Metrics()
         self.waiting = 0
         self.draining = False
@@ -86,17 +93,18 @@ class Front:
         add("/healthz", self.health, methods=["GET"], summary="200 while orders are taken")
         add("/metrics", self.measured, methods=["GET"], summary="Numbers, as Prometheus reads them")
         add("/docs", self.documentation, methods=["GET"], include_in_schema=False)
+        self.application.add_exception_handler(Exception, _failed)
 
     async def stylize(self, request: Request) -> Response:
         started = time.monotonic()
-        if self.draining or self.waiting >= self.most:
+        if self.draining or self.waiting >= self.most or self._too_long():
             return self._busy(started)
         # From here on: a body that is on its way takes memory, too.
         self.waiting += 1
         self.metrics.waiting(self.waiting)
         try:
             wanted = await self._order(request)
-            answer = await self._paint(wanted)
+            answer = await self._painted(wanted)
         except BusyError:
             return self._busy(started)
         except OrderError as error:
@@ -113,6 +121,25 @@ class Front:
             headers["X-Repaint-Notes"] = "; ".join(answer.notes).encode("ascii", "replace").decode()
         return Response(answer.data, answer.status, headers, answer.type)
 
+    def _too_long(self) -> bool:
+        # Whoever finds an idle painter waits for nobody. Others are to be done by then, as far as
+        # is known; what is known wrongly has the time of one painting, and then `begin_by` holds.
+        if self.waiting < self.painters():
+            return False
+        return self.pace.seconds(self.waiting + 1) > self.longest_wait
+
+    async def _painted(self, wanted: Order) -> Answer:
+        number, counts = self.pace.begin(), False  # as where the caller has gone
+        try:
+            answer = await self._paint(replace(wanted, begin_by=time.time() + self.longest_wait))
+            counts = answer.status == 200
+            return answer
+        except BusyError:
+            counts = True
+            raise
+        finally:
+            self.pace.end(number, counts)
+
     def _note(self, answer: Answer, started: float) -> None:
         waited = time.monotonic() - started
         self.metrics.answered(answer.status, answer.seconds, waited)
@@ -120,8 +147,7 @@ class Front:
 
     def _busy(self, started: float) -> Response:
         self._note(Answer(503, b""), started)
-        seconds = self.metrics.mean_seconds() * self.waiting / max(1, self.painters())
-        after = str(min(60, max(1, math.ceil(seconds))))
+        after = str(min(60, max(1, math.ceil(self.pace.seconds(self.waiting)))))
         text = "Too many photos are waiting; try again later."
         return PlainTextResponse(text, 503, {"Retry-After": after})
 
@@ -170,6 +196,11 @@ class Front:
 
     async def documentation(self) -> Response:
         return HTMLResponse(_page())
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A mistake of ours; JSON, which tells it from what a proxy says in its own name."""
+    return JSONResponse({"detail": "Internal Server Error"}, 500)
 
 
 def _limited(receive: Any, most: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tempfile
 import time
 from collections.abc import Collection, Mapping
@@ -51,6 +52,7 @@ class Order:
         photo, painting, second_painting, mask: files' bytes.
         style, second: built-in styles' names; "" for the painting, or for none.
         share: of the second style.
+        begin_by: on the clock (seconds since 1970), after which nobody wants it any more.
     """
 
     photo: bytes
@@ -63,6 +65,7 @@ class Order:
     mask: bytes | None = None
     max_size: int | None = None
     format: str = "png"
+    begin_by: float = math.inf
 
 
 @dataclass(frozen=True)

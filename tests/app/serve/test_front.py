@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import time
 
 import httpx
 import numpy as np
@@ -17,6 +18,7 @@ from app.look import OPTIONS, Look
 from app.painter import Painter
 from app.serve.front import BusyError, Front
 from app.serve.orders import Answer, Easel
+from app.serve.pace import Pace
 
 
 def encoded(pixels, format="PNG"):
@@ -196,6 +198,43 @@ def test_beyond_the_queue_there_is_503_and_no_photo_is_mixed_up(easel):
     assert len(busy) == 5
     assert all(1 <= int(answer.headers["retry-after"]) <= 60 for answer in busy)
     assert front.waiting == 0
+
+
+def test_an_order_is_refused_where_those_before_it_would_take_too_long(easel):
+    going_on = asyncio.Event()
+    begin_by = []
+
+    async def paint(order):
+        begin_by.append(order.begin_by)
+        await going_on.wait()
+        return Answer(200, order.photo, "image/png")
+
+    front = front_of(easel, paint=paint, most=100, longest_wait=60)
+    clock = 0.0
+    front.pace = Pace(front.painters, lambda: clock)
+    # One picture took 25 s, so that two are done after 50 s, and three too late.
+    number = front.pace.begin()
+    clock = 25.0
+    front.pace.end(number)
+
+    async def crowd():
+        transport = httpx.ASGITransport(front.application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            sent = [
+                asyncio.create_task(client.post("/stylize?style=dots", content=PHOTO))
+                for _ in range(5)
+            ]
+            while sum(task.done() for task in sent) < 3:
+                await asyncio.sleep(0.01)
+            going_on.set()
+            return [await task for task in sent]
+
+    earliest = time.time()
+    answers = asyncio.run(crowd())
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503, 503]
+    busy = next(answer for answer in answers if answer.status_code == 503)
+    assert int(busy.headers["retry-after"]) == 50
+    assert all(earliest + 60 <= each <= time.time() + 60 for each in begin_by)
 
 
 def test_painters_without_room_and_errors_leave_the_queue_as_it_was(easel):
