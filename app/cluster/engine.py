@@ -33,7 +33,10 @@ _PATIENT = {
 
 # A cluster that is there answers the first time; what else listens at its address does not the
 # twentieth time either, and each is a line on stderr.
-_BRIEF = {"RAY_NUM_REDIS_GET_RETRIES": "2", "RAY_BACKEND_LOG_LEVEL": "error"}
+_BRIEF = {"RAY_NUM_REDIS_GET_RETRIES": "2"}
+
+# Ray's own code begins with it.
+_WHO_ARE_YOU = "/ray.rpc.NodeInfoGcsService/GetClusterId"
 
 
 def check_installed() -> None:
@@ -59,10 +62,10 @@ def check_address(address: str) -> None:
         why = error.strerror or str(error) or "no answer"
         raise CommandError(f"--address {address}: no Ray cluster answers there: {why}") from None
     if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
-        _check_speaks_grpc(address)
+        _check_is_a_cluster(address)
 
 
-def _check_speaks_grpc(address: str) -> None:
+def _check_is_a_cluster(address: str) -> None:
     # Ray itself would ask whatever listens there for a quarter of an hour.
     import grpc
 
@@ -73,6 +76,16 @@ def _check_speaks_grpc(address: str) -> None:
         except grpc.FutureTimeoutError:
             why = "what listens there is no Ray cluster"
             raise CommandError(f"--address {address}: {why}") from None
+        try:
+            channel.unary_unary(_WHO_ARE_YOU)(b"", timeout=_REACHED_WITHIN)
+        except grpc.RpcError as error:
+            # To an address that is given, Ray sends this machine's token only if told to.
+            if error.code() != grpc.StatusCode.UNAUTHENTICATED or "RAY_AUTH_MODE" in os.environ:
+                return
+            raise CommandError(
+                f"--address {address}: the cluster asks for a token: RAY_AUTH_MODE=token sends "
+                "that of ~/.ray/auth_token or RAY_AUTH_TOKEN"
+            ) from None
 
 
 @contextmanager
