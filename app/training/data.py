@@ -150,7 +150,9 @@ class TrainingData:
         crops = draw_crops(folders, size, self.draw, SMALLEST_PAINTING, part)
         grounds: Sequence[models.Ground] = ()
         if references is not None:
-            grounds = drawn_grounds(names, self.settings.grounds, self.draw)
+            grounds = drawn_grounds(
+                names, self.settings.grounds, self.settings.goal.grounded, self.draw
+            )
         grains = [self.draw.randrange(2**62) for _ in range(count if self.settings.grain else 0)]
         return Plan(
             photos,

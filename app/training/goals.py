@@ -38,6 +38,9 @@ class Goal(ABC):
     refinement_width: ClassVar[int] = 0
     # Whether paintings' codes change, so that samples show some.
     reads_paintings: ClassVar[bool] = True
+    # With references: share of the pictures that are painted on a ground. Paintings of one's own
+    # are painted without one, built-in styles on theirs.
+    grounded: ClassVar[float] = 0.0
     # Whether built-in codes are chosen at the end.
     chooses_codes: ClassVar[bool] = True
     # Said before training begins.
@@ -85,6 +88,7 @@ class WholeNetwork(Goal):
 
     moves_network = True
     minutes = 120.0
+    grounded = 0.5
 
     def release(self, network: models.Repainter) -> None:
         network.requires_grad_(True)

@@ -15,9 +15,7 @@ from app.dataset import PictureFolder
 from models.reference import signature
 
 SIDE = 224  # pixels: the middle square, at the scale that strokes are trained at
-GROUNDED = 0.5  # share of the pictures that are painted on a ground
-# Of styles that have none of their own. Paintings of one's own are painted without one: both ways
-# are trained.
+# Of styles that have none of their own.
 MODERATE = models.Ground(simplify=0.05, strokes=0.5, outlines=0.2, tint=0.15, tone=0.3)
 
 
@@ -67,11 +65,18 @@ def references_of(options: argparse.Namespace, styles: Container[str]) -> Refere
 
 
 def drawn_grounds(
-    styles: Sequence[str], own: Mapping[str, models.Ground], draw: random.Random
+    styles: Sequence[str],
+    own: Mapping[str, models.Ground],
+    share: float,
+    draw: random.Random,
 ) -> list[models.Ground]:
-    """A ground for a picture in each style: its own or a moderate one, or none."""
+    """A ground for a picture in each style: its own or a moderate one, or none.
+
+    Args:
+        share: of the pictures, that get a ground.
+    """
     return [
-        own.get(name, MODERATE) if draw.random() < GROUNDED else models.Ground() for name in styles
+        own.get(name, MODERATE) if draw.random() < share else models.Ground() for name in styles
     ]
 
 

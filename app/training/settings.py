@@ -116,8 +116,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
     perceptual = _perceptual(options.perceptual, config, goal)
     references = references_of(options, styles)
     weights = _weights(options.weight, perceptual, config, references is not None)
-    if references is not None and not (goal.moves_network and perceptual != "none"):
-        raise ValueError("--references goes with --train all and perceptual losses")
+    if references is not None and not (goal.reads_paintings and perceptual != "none"):
+        raise ValueError(
+            "--references goes with --train all or refinement, and with perceptual losses"
+        )
     if (options.orthogonal_gradient or weights.orthogonality) and not goal.moves_network:
         raise ValueError("orthogonality is of the network's weights: it needs --train all")
     if options.iterated and (config.method == "gd" or not goal.moves_network):

@@ -54,6 +54,18 @@ def test_a_run_with_references_trains_and_logs_what_it_asked_for(folders, tmp_pa
     assert float(row["content"]) > 0.2
 
 
+def test_a_refinement_learns_from_references_too_on_no_ground(folders, cut, tmp_path):
+    goal = ["--train", "refinement", "--init", str(cut.files.checkpoint)]
+    run = begun(folders, tmp_path / "b.safetensors", *goal)
+    network = run.learner.network
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    assert set(run.data.batch().grounds) == {models.Ground()}
+    run.train_step(0.0)
+    moved = {n for n, value in network.state_dict().items() if not torch.equal(value, before[n])}
+    assert moved and all(name.startswith("refinement.") for name in moved)
+    assert run.losses.steps == 1
+
+
 def test_a_batch_tells_what_its_paintings_look_like_and_which_have_a_head(folders, tmp_path):
     run = begun(folders, tmp_path / "a.safetensors", "--mixed", "cold")
     assert isinstance(run.discriminator, ReferenceDiscriminator)
@@ -84,7 +96,7 @@ def test_a_resumed_run_is_the_run_that_was_never_cut(folders, cut, one_thread):
 
 def test_half_of_the_pictures_have_a_ground_their_style_s_or_a_moderate_one():
     own = {"monet": models.Ground(tint=0.3)}
-    grounds = drawn_grounds(["monet", "degas"] * 200, own, random.Random(0))
+    grounds = drawn_grounds(["monet", "degas"] * 200, own, 0.5, random.Random(0))
     for place, ground in ((0, own["monet"]), (1, MODERATE)):
         several = grounds[place::2]
         assert set(several) == {ground, models.Ground()}
