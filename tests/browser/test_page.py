@@ -233,7 +233,7 @@ def test_the_brush_works_by_keyboard(page, photos):
     assert "With nothing drawn" in hint.inner_text()
 
 
-def test_a_picture_pasted_anywhere_is_the_photo(page, photos):
+def test_a_picture_pasted_or_dropped_anywhere_is_the_photo(page, photos):
     upload(page, photos / "cat.png")
     page.evaluate(
         """async () => {
@@ -245,6 +245,19 @@ def test_a_picture_pasted_anywhere_is_the_photo(page, photos):
         }"""
     )
     page.locator("#photo .name", has_text="pasted.png").wait_for()
+    for place in ("#photo .drop", "#outcome"):
+        name = f"{place[1:6]}.png"
+        page.evaluate(
+            """async ([place, name]) => {
+              const picture = await (await fetch(document.querySelector("#photo img").src)).blob();
+              const dataTransfer = new DataTransfer();
+              dataTransfer.items.add(new File([picture], name, {type: "image/png"}));
+              document.querySelector(place).dispatchEvent(
+                new DragEvent("drop", {dataTransfer, bubbles: true, cancelable: true}));
+            }""",
+            [place, name],
+        )
+        page.locator("#photo .name", has_text=name).wait_for()
 
 
 def test_a_photo_chosen_right_after_another_was_taken_away_stays(page, photos):

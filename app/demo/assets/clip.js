@@ -231,21 +231,8 @@ repaint.video = {
   },
 };
 
-$(".file").addEventListener("change", (event) => {
-  const [chosen] = event.target.files;
-  if (chosen) give(chosen);
-  event.target.value = ""; // the same one may be chosen again
-});
+pictures.given(drop, give);
 $(".remove").addEventListener("click", () => {
   if (working) repaint.director.stop();
   remove();
-});
-drop.addEventListener("dragover", (event) => { event.preventDefault(); drop.classList.add("over"); });
-drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-drop.addEventListener("drop", (event) => {
-  event.preventDefault();
-  event.stopPropagation();
-  drop.classList.remove("over");
-  const [chosen] = event.dataTransfer.files;
-  if (chosen) give(chosen);
 });

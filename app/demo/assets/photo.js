@@ -164,11 +164,7 @@ repaint.photos[what] = {
   },
 };
 
-$(".file").addEventListener("change", (event) => {
-  const [file] = event.target.files;
-  if (file) give(file);
-  event.target.value = ""; // the same one may be chosen again
-});
+pictures.given(drop, give);
 $(".remove").addEventListener("click", remove);
 $(".undo").addEventListener("click", () => {
   const before = past.pop();
@@ -184,16 +180,6 @@ $(".turn").addEventListener("click", async () => {
   const crop = chosen.crop;
   chosen = { ...chosen, turn: (chosen.turn + 1) % 4, preview: null, crop: crop && [1 - crop[1] - crop[3], crop[0], crop[3], crop[2]] };
   place();
-});
-
-drop.addEventListener("dragover", (event) => { event.preventDefault(); drop.classList.add("over"); });
-drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-drop.addEventListener("drop", (event) => {
-  event.preventDefault();
-  event.stopPropagation();
-  drop.classList.remove("over");
-  const [file] = event.dataTransfer.files;
-  if (file) give(file);
 });
 
 // The camera of a computer; a phone offers its own where a file is chosen.

@@ -114,5 +114,23 @@ repaint.pictures = (() => {
     }
   }
 
-  return { address, root, side, decode, drawn, blobOf, canvasOf, prepare, sent };
+  // A file that is chosen in a place, or dropped on it.
+  function given(place, give) {
+    const take = ([file]) => file && give(file);
+    const input = place.querySelector(".file");
+    input.addEventListener("change", () => {
+      take(input.files);
+      input.value = ""; // the same one may be chosen again
+    });
+    place.addEventListener("dragover", (event) => { event.preventDefault(); place.classList.add("over"); });
+    place.addEventListener("dragleave", () => place.classList.remove("over"));
+    place.addEventListener("drop", (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      place.classList.remove("over");
+      take(event.dataTransfer.files);
+    });
+  }
+
+  return { given, address, root, side, decode, drawn, blobOf, canvasOf, prepare, sent };
 })();
