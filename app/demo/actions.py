@@ -135,6 +135,8 @@ class Actions:
                 with self.studio.new_folder() as folder:
                     answer["shown"] = str(save_shown(picture, folder / "photo"))
             return answer | {"width": picture.width, "height": picture.height}
+        except GoneError:
+            return {"path": photo, "gone": True}
         except Exception as error:
             return {"path": photo, "wrong": _sentence(error)}
 

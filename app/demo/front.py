@@ -24,7 +24,7 @@ DESCRIPTION = (
 THEME_COLORS = {"light": "#fafaf9", "dark": "#0c0a09"}
 
 # In the order in which the page reads them.
-SCRIPTS = ("store.js", "photos.js", "sharing.js", "director.js")
+SCRIPTS = ("store.js", "connection.js", "photos.js", "sharing.js", "director.js")
 
 STYLE = "page.css"
 

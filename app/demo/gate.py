@@ -1,6 +1,6 @@
 """The gate: what of a request is looked at before Gradio sees any of it.
 
-Gradio brings some sixty routes; the page and gradio_client use eighteen. Those are listed here
+Gradio brings some sixty routes; the page and gradio_client use nineteen. Those are listed here
 beside /page/, ours, and everything else does not exist: what a newer Gradio adds is
 closed until somebody opens it here.
 """
@@ -85,6 +85,8 @@ OPEN = (
     Route(_GET, rf"/assets/{_FILE_NAME}", "kept"),
     Route(_GET, rf"/static/(?:{_FILE_NAME}/){{0,3}}{_FILE_NAME}", "kept"),
     Route(_GET, "/gradio_api/info", "kept"),
+    # A number that every server draws anew: by it a page sees that it has another one.
+    Route(_GET, "/gradio_api/app_id", "kept"),
     Route(_POST, "/gradio_api/queue/join", "json"),
     Route(("GET",), "/gradio_api/queue/data", "events"),
     # Only listeners that do not wait in the queue: see Gate._refuse_body.

@@ -69,7 +69,20 @@ _QUEUED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private
 # studio's line, where a preview goes before what takes long; each waits in a thread.
 _ENDPOINT, PAGE_LINE, _WAITING = "painter", "page", 24
 
-_FAILED = "() => repaint.director.failed()"
+# After what came of no answer. Where it was the connection, it is asked for again.
+_FAILED = {
+    name: f"() => repaint.{part}.failed({argument})"
+    for name, part, argument in (
+        ("preview", "director", ""),
+        ("paint", "director", ""),
+        ("every", "director", "'every'"),
+        ("files", "director", "'files'"),
+        ("looked", "photos.photo", ""),
+        ("batch", "batch", ""),
+        ("glimpse", "video", ""),
+        ("video", "video", ""),
+    )
+}
 
 
 def build(
@@ -344,7 +357,9 @@ def _wire_painting(
     """What is painted of one photo, what is said of it, and how it is stopped."""
     looked = Channel("looked")
     # Through the queue: another visitor's large photo may be looked at just now.
-    photo.change(actions.look, photo, looked, concurrency_limit=4, **_QUEUED)
+    photo.change(actions.look, photo, looked, concurrency_limit=4, **_QUEUED).failure(
+        None, js=_FAILED["looked"]
+    )
     page_line: dict[str, Any] = {
         "concurrency_id": PAGE_LINE,
         "concurrency_limit": _WAITING,
@@ -359,7 +374,7 @@ def _wire_painting(
             outputs=channel,
             trigger_mode="multiple",
             **page_line,
-        ).failure(None, js=_FAILED)
+        ).failure(None, js=_FAILED[name])
     files = Channel("files")
     files.asked(
         actions.files,
@@ -369,14 +384,14 @@ def _wire_painting(
         concurrency_limit=4,
         trigger_mode="multiple",
         **_QUEUED,
-    )
+    ).failure(None, js=_FAILED["files"])
     every = Channel("every")
     every.asked(
         actions.every,
         inputs_kwargs={"asked": every, "photo": photo} | choices.by_name,
         outputs=every,
         **page_line,
-    ).failure(None, js=_FAILED)
+    ).failure(None, js=_FAILED["every"])
     about = Channel("about")
     about.asked(actions.about, about, about, concurrency_id="numbers", **_QUEUED)
     stop = Channel("stop")
@@ -394,7 +409,9 @@ def _wire_batch(
         concurrency_id="batch",
         concurrency_limit=4,
         **_QUEUED,
-    ).failure(None, js="() => repaint.batch.heard({kind: 'sorry', text: 'Please try again.'})")
+    ).failure(None, js=_FAILED["batch"])
+    unchosen = Channel("unchosen")
+    unchosen.asked(None, None, photos, js="() => null", **_QUICK)
 
 
 def _wire_clip(actions: Actions, choices: _Choices, clip: ClipPicker, clip_size: gr.Radio) -> None:
@@ -413,7 +430,7 @@ def _wire_clip(actions: Actions, choices: _Choices, clip: ClipPicker, clip_size:
             trigger_mode="multiple",
             **lines[name],
             **_QUEUED,
-        ).failure(None, js="() => repaint.video.failed()")
+        ).failure(None, js=_FAILED[name])
 
 
 def _endpoints(actions: Actions) -> None:

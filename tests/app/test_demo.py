@@ -589,8 +589,10 @@ def test_a_newer_wish_of_a_page_ends_its_older_one(studio: Studio, photos: Path)
 
 
 def test_a_file_that_is_gone_is_asked_for_again(studio: Studio, tmp_path: Path) -> None:
-    answer = asked_for(Actions(studio), photo=str(tmp_path / "gone.png"), style="dots")
+    photo = str(tmp_path / "gone.png")
+    answer = asked_for(Actions(studio), photo=photo, style="dots")
     assert answer == {"wish": 7, "kind": "gone", "text": "Upload a photo again, please."}
+    assert Actions(studio).look(photo) == {"path": photo, "gone": True}
 
 
 def test_a_batch_that_was_stopped_keeps_what_was_finished(

@@ -1,14 +1,20 @@
-"""What a visitor had is still there after a lost connection."""
+"""What a visitor had is still there after a lost connection, or a server that was restarted."""
 
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from tests.browser.test_friend import DESKTOP, PHONE
+from tests.browser.test_friend import DESKTOP, PHONE, said
 from tests.browser.test_page import choose, download, painted, upload
+from tests.demo_server import free_port
 from tests.patience import PATIENCE
 
 STYLE = "stripes, variant 2"
+LOST = "The connection to the server is lost"
 
 
 @pytest.fixture
@@ -62,3 +68,88 @@ def test_a_cut_line_loses_nothing(open_page, photos, slow, device):
     slow.set()
     all_is_there(page)
     open_page.wrong.clear()  # the browser logs what it could not reach
+
+
+def test_a_wish_without_a_connection_waits_for_it(open_page, photos):
+    page = open_page(**PHONE)
+    upload(page, photos / "cat.png")
+    painted(page)
+    download(page)
+    page.context.set_offline(True)
+    wish = int(page.evaluate("document.body.dataset.wish"))
+    choose(page, STYLE)
+    said(page, LOST)
+    page.context.set_offline(False)
+    painted(page, wish)
+    assert download(page)[0] == "cat-stripes-2.png"
+    page.get_by_text(LOST).wait_for(state="hidden")
+    open_page.wrong.clear()  # the browser logs what it could not reach
+
+
+class Killable:
+    """A server in a process of its own, on a port that it has again after each start."""
+
+    def __init__(self, checkpoint: Path, folder: Path) -> None:
+        self.checkpoint, self.folder, self.port = checkpoint, folder, free_port()
+        self.held = folder / "held"
+        self.address = f"http://127.0.0.1:{self.port}/"
+        self.starts, self.process = 0, None
+
+    def start(self) -> None:
+        self.starts += 1
+        folder = self.folder / str(self.starts)  # what was sent to the one before is lost
+        folder.mkdir()
+        what = [self.checkpoint, str(self.port), folder, self.held]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.browser.killed_server", *what],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout.readline() == "ready\n", "the server did not start"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def wait_until_painting(self) -> None:
+        for _ in range(20 * PATIENCE):
+            if Path(f"{self.held}.begun").exists():
+                return
+            time.sleep(0.05)
+        pytest.fail("nothing is painted")
+
+
+@pytest.fixture
+def killable(checkpoint, tmp_path):
+    server = Killable(checkpoint, tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+def test_a_restarted_server_is_asked_again_by_the_page_itself(browser, killable, photos):
+    context = browser.new_context(**PHONE)
+    page = context.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
+    page.goto(killable.address)
+    page.wait_for_function("document.body.dataset.ready")
+    upload(page, photos / "cat.png")
+    painted(page)
+    download(page)
+    page.locator("#result .strip button").first.wait_for()
+    page.evaluate("window.opened = 'once'")
+    killable.held.touch()
+    choose(page, STYLE)
+    page.get_by_role("button", name="Paint it").click()
+    page.wait_for_function("localStorage['repaint-pending']")
+    killable.wait_until_painting()
+    killable.kill()
+    killable.held.unlink()
+    said(page, LOST)
+    killable.start()
+    all_is_there(page)
+    page.get_by_text(LOST).wait_for(state="hidden")
+    assert page.evaluate("window.opened") == "once", "nothing had to be loaded anew"
+    context.close()

@@ -1,16 +1,19 @@
 const $ = (what) => element.querySelector(what);
 const [drop, given, bar, wrong] = [".drop", ".given", "progress", ".wrong"].map($);
 const { pictures } = repaint;
+const TRIES = 3; // of painting it, or a frame of it
 const LIVE = 250; // milliseconds that the settings rest before another frame is painted
 
 let file = null;
 let path = null; // on the server
+let holder = null; // the server that has it
 let told = ""; // what the server says of the clip
 let seconds = null; // that painting it will take
 let wish = 0; // of the newest: what answers an older one is not shown
 let painted = ""; // the settings that what is shown was painted with
 let working = false; // the whole clip is being painted
 let again = false; // it was sent once more already
+let tries = 1;
 let choices = 0; // how many files were chosen: what belongs to an older one has no effect
 let later;
 let aborting = new AbortController();
@@ -106,7 +109,7 @@ function place() {
         $(".size").textContent = part < 1 ? `Uploading: ${Math.round(100 * part)} %` : "";
       }, signal, props.size);
       if (signal.aborted) return;
-      path = sent;
+      [path, holder] = [sent, repaint.connection.server];
       props.value = { path, name: file.name };
       trigger("input");
       await new Promise((done) => setTimeout(done));
@@ -121,6 +124,12 @@ function place() {
   return uploading;
 }
 
+// Resolves once it is uploaded, to the server that is there now.
+async function there() {
+  await uploading;
+  if (path && holder !== repaint.connection.server) await place();
+}
+
 // Something that its painting depends on: a frame of it is painted anew.
 function changed(rest = LIVE) {
   measured();
@@ -130,7 +139,7 @@ function changed(rest = LIVE) {
   if (!file) return;
   const mine = ++wish;
   later = setTimeout(async () => {
-    await uploading;
+    await there();
     if (mine !== wish || !path || !(await repaint.director.ready("preview")) || mine !== wish) return;
     repaint.clipResult.progress(true);
     painted = settings();
@@ -150,7 +159,7 @@ async function begin() {
   working = true;
   repaint.clipResult.begin();
   repaint.director.working(true);
-  await uploading;
+  await there();
   if (mine !== wish) return;
   if (path && (await repaint.director.ready())) {
     painted = settings();
@@ -170,12 +179,15 @@ function ended() {
 async function sendAgain() {
   again = true;
   ended();
-  await place();
+  await Promise.all([place(), repaint.director.sendPictures()]);
   if (path) begin();
 }
 
 repaint.video = {
-  begin,
+  begin() {
+    tries = 1;
+    begin();
+  },
   changed,
   measured,
   glimpsed(answer) {
@@ -184,12 +196,13 @@ repaint.video = {
     if (answer.kind === "seen" || answer.kind === "waiting") { measured(); return; }
     repaint.clipResult.progress(null);
     if (answer.kind === "preview") {
+      tries = 1;
       ({ seconds } = answer);
       repaint.clipResult.frame(answer);
     } else if (answer.kind === "gone" && !again) {
       again = true;
       painted = "";
-      place().then(() => changed(0));
+      Promise.all([place(), repaint.director.sendPictures()]).then(() => changed(0));
     } else if (answer.kind === "refused") {
       remove();
       complain(answer.text);
@@ -200,7 +213,21 @@ repaint.video = {
     measured();
   },
   // It has ended without an answer: the line was full, or the connection cut.
-  failed() {
+  async failed() {
+    const mine = wish;
+    if (repaint.connection.cut && tries < TRIES) {
+      ++tries;
+      await repaint.director.reconnected();
+      if (mine !== wish) return;
+      if (working) {
+        ended();
+        begin();
+      } else {
+        painted = "";
+        changed(0);
+      }
+      return;
+    }
     if (working) {
       repaint.video.heard({ kind: "sorry", text: "Please try again." });
       return;

@@ -9,6 +9,8 @@ repaint.desk = {
     clearTimeout(closing);
     if (text && !sorry) closing = setTimeout(() => { said.hidden = true; }, 6000);
   },
+  // No more of that, where it is what is said.
+  unsay(text) { if (said.querySelector("span").textContent === text) this.say(""); },
   about(text) { about.textContent = text; },
   label(text) { paint.textContent = text; },
   busy(is) { stop.hidden = !is; },

@@ -4,12 +4,14 @@ const what = props.name; // "photo", "painting", "second_painting"
 const key = `picture:${what}`;
 const { pictures, store } = repaint;
 
-// source: the file that was chosen, or a smaller one that was kept of it. chosen: what is shown.
-const empty = () => ({ source: null, turn: 0, crop: null, file: null, preview: null, width: 0, height: 0, side: 0, path: null });
+// source: the file that was chosen, or a smaller one that was kept of it. path: on the server of that
+// number. chosen: what is shown.
+const empty = () => ({ source: null, turn: 0, crop: null, file: null, preview: null, width: 0, height: 0, side: 0, path: null, server: null });
 let chosen = empty();
 let past = []; // what was painted over, to go back to
 let aborting = new AbortController();
 let uploading = null;
+let sending = null; // once more
 
 function complain(sentence) {
   wrong.textContent = sentence;
@@ -63,7 +65,7 @@ function place(quietly = false) {
       };
       const path = await pictures.sent(one.file, told, signal);
       if (signal.aborted) return;
-      one.path = path;
+      Object.assign(one, { path, server: repaint.connection.server });
       bar.hidden = true;
       show();
       tell({ path, name: one.name, width: one.width, height: one.height }, quietly);
@@ -103,6 +105,16 @@ async function editable() {
   return true;
 }
 
+// The server has it no longer. Whether it has it then.
+function again() {
+  sending ??= (async () => {
+    if (!chosen.source && chosen.preview) chosen.source = new File([chosen.preview], chosen.name);
+    if (chosen.source) await place(true);
+    return Boolean(chosen.source && chosen.path);
+  })().finally(() => { sending = null; });
+  return sending;
+}
+
 repaint.photos ??= {};
 repaint.photos[what] = {
   get there() { return Boolean(chosen.source || chosen.path); },
@@ -117,29 +129,26 @@ repaint.photos[what] = {
     const needed = pictures.side(size);
     if (chosen.side && what === "photo" && (!needed || needed > chosen.side)) place(true);
     await uploading;
-    return Boolean(chosen.path);
+    return chosen.path && chosen.server !== repaint.connection.server ? again() : Boolean(chosen.path);
   },
-  // The server has it no longer.
-  async again() {
-    if (!chosen.source && chosen.preview) chosen.source = new File([chosen.preview], chosen.name);
-    if (!chosen.source) return false;
-    await place(true);
-    return Boolean(chosen.path);
-  },
+  again,
   // A result on the server becomes the photo.
   use(one) {
     past.push(chosen);
     aborting.abort();
-    chosen = { ...empty(), ...one };
+    chosen = { ...empty(), ...one, server: repaint.connection.server };
     complain("");
     bar.hidden = true;
     store.set(key, { file: one.preview, name: one.name, width: one.width, height: one.height, side: 0 });
     show();
     tell({ path: one.path, name: one.name, width: one.width, height: one.height });
   },
+  // It said nothing.
+  failed() { if (repaint.connection.cut && chosen.path) again(); },
   // What the server says of the picture that it was sent.
   looked(answer) {
     if (answer.path !== chosen.path) return;
+    if (answer.gone) { again(); return; }
     if (answer.wrong) {
       const { wrong: sentence } = answer;
       remove();
@@ -173,7 +182,8 @@ $(".undo").addEventListener("click", () => {
   chosen = before;
   show();
   store.set(key, { file: chosen.file ?? chosen.preview, name: chosen.name, width: chosen.width, height: chosen.height, side: chosen.side });
-  tell({ path: chosen.path, name: chosen.name, width: chosen.width, height: chosen.height });
+  if (chosen.server === repaint.connection.server) tell({ path: chosen.path, name: chosen.name, width: chosen.width, height: chosen.height });
+  else again().then((is) => repaint.director.pictured(what, is));
 });
 $(".turn").addEventListener("click", async () => {
   if (!(await editable())) return;

@@ -8,6 +8,9 @@ repaint.director = (() => {
   const QUIET = 1200; // and the visitor, before the full size follows a preview
   const PATIENT = 60; // seconds: a full size that takes longer is painted on Paint it alone
   const HISTORY = 12;
+  const TRIES = 3; // of one wish: it may be what ends the server
+  const LOST = "The connection to the server is lost. This goes on by itself as soon as it is back.";
+  const TOO_OFTEN = "The connection to the server was lost again and again; please try again later, or with a smaller size.";
   const SETTINGS = "repaint-settings";
   const PENDING = "repaint-pending";
   const OWN = "/painting";
@@ -20,10 +23,11 @@ repaint.director = (() => {
   let applying = null; // what is being applied, so that nothing is painted for its sake
   let wish = 0; // the number of the newest wish; what answers an older one is not shown
   let wished = ""; // the settings that it was made with
-  let running = null; // of the wish under way: its kind and whether it was asked for by hand
+  let running = null; // of the wish under way: its kind, whether it was asked for by hand, and how often
   let later; // what happens after a rest
   let touched = 0;
   let history = [];
+  let everyAgain = false; // all styles were asked for once more already
   let seconds = {}; // that full sizes take, by the size chosen
 
   const setting = (name) => values[names.indexOf(name)];
@@ -80,7 +84,7 @@ repaint.director = (() => {
     return photo().ready(kind === "preview" ? 512 : size());
   }
 
-  async function want(kind, byHand = false) {
+  async function want(kind, byHand = false, tries = 1) {
     clearTimeout(later);
     const mine = ++wish;
     wished = JSON.stringify(values);
@@ -89,7 +93,7 @@ repaint.director = (() => {
     if (!example && repaint.stage.shown?.values !== JSON.stringify(values)) repaint.stage.stale("Not painted yet");
     // Else who clicks as the new picture appears would get the one before.
     if (byHand) repaint.result.hide();
-    running = { kind, byHand };
+    running = { kind, byHand, tries };
     if (kind === "paint") {
       localStorage.setItem(PENDING, kind);
       const box = repaint.stage.element.getBoundingClientRect();
@@ -143,8 +147,9 @@ repaint.director = (() => {
     });
     // After an hour the server has the files no longer: what is kept here can still be had.
     if (one.png) fetch(repaint.pictures.address(one.png), { method: "HEAD" }).then((answer) => {
-      if (!answer.ok && repaint.stage.shown?.id === one.id)
-        repaint.result.files({ jpg: URL.createObjectURL(one.after), name: one.file });
+      if (answer.ok || repaint.stage.shown?.id !== one.id) return;
+      Object.assign(repaint.stage.shown, { png: null, jpg: URL.createObjectURL(one.after) });
+      repaint.result.files(repaint.stage.shown);
     }).catch(() => {});
   }
 
@@ -167,12 +172,24 @@ repaint.director = (() => {
     else if (answer.full_seconds <= PATIENT) follow();
   }
 
-  async function sendAgain(kind) {
+  // The server has the pictures no longer.
+  async function sendPictures() {
     const pictures = Object.values(repaint.photos).filter((one) => one.there);
+    return (await Promise.all(pictures.map((one) => one.again()))).every(Boolean);
+  }
+
+  async function sendAgain({ kind, tries }) {
     const mine = wish;
-    const there = await Promise.all(pictures.map((one) => one.again()));
-    if (mine === wish && there.every(Boolean)) want(kind, true);
+    const there = await sendPictures();
+    if (mine === wish && there) want(kind, true, tries + 1);
     else if (mine === wish) rest();
+  }
+
+  // Resolves once there is a connection.
+  async function reconnected() {
+    say(LOST, true);
+    await repaint.connection.back();
+    repaint.desk.unsay(LOST);
   }
 
   const hearing = {
@@ -184,9 +201,8 @@ repaint.director = (() => {
         repaint.desk.about(answer.text);
       } else if (answer.kind === "painted" || answer.kind === "preview") {
         show(kind, answer);
-      } else if (answer.kind === "gone" && !running?.again) {
-        running = { ...running, again: true };
-        sendAgain(kind);
+      } else if (answer.kind === "gone" && running?.tries < TRIES) {
+        sendAgain({ ...running, kind });
       } else {
         rest();
         if (answer.text) say(answer.text, answer.kind === "sorry");
@@ -209,7 +225,11 @@ repaint.director = (() => {
       for (const [style, url] of Object.entries(answer.pictures ?? {}))
         for (const input of document.querySelectorAll("#styles input"))
           if (input.value === style) input.nextElementSibling.src = repaint.pictures.address(url);
-      if (answer.kind && answer.kind !== "painting") {
+      if (answer.kind === "gone" && !everyAgain) {
+        everyAgain = true;
+        sendPictures().then(every);
+      } else if (answer.kind && answer.kind !== "painting") {
+        everyAgain = false;
         page().classList.remove("everything");
         rest();
         if (answer.text) say(answer.text, answer.kind === "sorry");
@@ -297,9 +317,34 @@ repaint.director = (() => {
     if (file) photo().give(file);
   });
 
-  // Whatever was under way has ended without an answer: the line was full, or the connection cut.
-  function failed() {
-    if (running) rest();
+  function every() {
+    page().classList.add("everything");
+    work("preview");
+    photo().ready(512).then(() => repaint.channels.every({}));
+  }
+
+  // Something has ended without an answer: the line was full, as Gradio's page has said, or the
+  // connection was cut. Then it is asked for again, where it is wanted still.
+  async function failed(what) {
+    const { cut } = repaint.connection;
+    const mine = wish;
+    if (cut && (running || page().classList.contains("everything"))) await reconnected();
+    if (what === "every") {
+      if (!page().classList.contains("everything")) return;
+      page().classList.remove("everything");
+      if (cut) every();
+      else rest();
+    } else if (what === "files") {
+      const one = repaint.stage.shown;
+      if (cut && mine === wish && !running && one?.kind === "painted" && !one.png) want("paint");
+    } else if (mine === wish && running) {
+      const { kind, byHand, tries } = running;
+      if (cut && tries < TRIES) want(kind, byHand, tries + 1);
+      else {
+        rest();
+        if (cut) say(TOO_OFTEN, true);
+      }
+    }
   }
 
   return {
@@ -308,6 +353,14 @@ repaint.director = (() => {
     say,
     measured,
     failed,
+    reconnected,
+    sendPictures,
+    // By another server, which has nothing of what is shown: it is kept here.
+    replaced() {
+      const kept = history.find((one) => one.id === repaint.stage.shown?.id);
+      if (kept && !running) present(kept);
+      repaint.batch?.replaced();
+    },
     get values() { return byName(); },
     begin(given, keys) {
       [names, values, defaults] = [keys, given, given];
@@ -362,12 +415,10 @@ repaint.director = (() => {
       repaint.channels.stop();
       // What is finished of many comes still; of one there is nothing to wait for.
       if (mode === "one") { ++wish; rest(); say("Stopped."); page().classList.remove("everything"); }
+      else if (repaint.connection.cut) repaint[mode === "many" ? "batch" : "video"].heard({ kind: "stopped" });
     },
     every() {
-      if (page().classList.contains("everything")) return;
-      page().classList.add("everything");
-      work("preview");
-      photo().ready(512).then(() => repaint.channels.every({}));
+      if (!page().classList.contains("everything")) every();
     },
     about() {
       const one = repaint.stage.shown;

@@ -92,6 +92,7 @@ repaint.pictures = (() => {
       asked.upload.onprogress = (event) => event.lengthComputable && told(event.loaded / event.total);
       asked.onload = () => {
         if (asked.status === 200) resolve(JSON.parse(asked.responseText)[0]);
+        else if (repaint.connection.away(asked.status, asked.getResponseHeader("content-type"))) asked.onerror();
         else reject(new Error(asked.responseText || "The upload was refused."));
       };
       asked.onerror = () => reject(new TypeError("offline"));
@@ -109,6 +110,7 @@ repaint.pictures = (() => {
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
         await new Promise((done) => setTimeout(done, 1500));
+        await repaint.director.reconnected();
         if (signal?.aborted) throw new DOMException("", "AbortError");
       }
     }
