@@ -338,6 +338,7 @@ def measured_overhead(folder: Path, count: int, rounds: int) -> Iterator[dict]:
                 least = {name: min(each) for name, each in seconds.items()}
                 fastest = min(least["plain"], least["plain_jobs_2"])
                 report["ratio"] = round(least["cluster"] / fastest, 3)
+                report["ratio_to_default"] = round(least["cluster"] / least["plain"], 3)
             yield report
 
 
