@@ -15,6 +15,7 @@ repaint.batch = {
       repaint.director.say("Choose some photos first.", true);
       return;
     }
+    repaint.desk.unsay(RESTARTED);
     state.textContent = "";
     bar.hidden = false;
     bar.removeAttribute("value");

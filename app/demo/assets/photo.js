@@ -132,11 +132,16 @@ repaint.photos[what] = {
     return chosen.path && chosen.server !== repaint.connection.server ? again() : Boolean(chosen.path);
   },
   again,
-  // A result on the server becomes the photo.
+  // A result becomes the photo. path: on the server.
   use(one) {
     past.push(chosen);
     aborting.abort();
     chosen = { ...empty(), ...one, server: repaint.connection.server };
+    if (!one.path) { // it has that no longer
+      chosen.source = new File([one.preview], one.name, { type: one.preview.type });
+      place();
+      return;
+    }
     complain("");
     bar.hidden = true;
     store.set(key, { file: one.preview, name: one.name, width: one.width, height: one.height, side: 0 });

@@ -428,7 +428,7 @@ repaint.director = (() => {
     async over(one) {
       const preview = await (await fetch(repaint.pictures.address(one.after))).blob();
       const image = await createImageBitmap(preview);
-      photo().use({ path: one.png, name: `${one.name}.png`, preview, width: image.width, height: image.height, source: null });
+      photo().use({ path: one.png, name: `${one.name}.${one.png ? "png" : "jpg"}`, preview, width: image.width, height: image.height, source: null });
       scrollTo({ top: 0, behavior: "smooth" });
     },
     reset() {
