@@ -58,6 +58,7 @@ PARTS = ("sizes", "roots", "equal", "seams", "visits", "phone", "speed", "large"
 MOST_MEAN, MOST_LEVELS, LEAST_SHARE = 1.5, 12, 0.99
 THREADS = (2, 1)  # of WASM
 LARGE = (4000, 3000)  # pixels
+SIDES = {1: 2200, 4: 2800}  # pixels, by the brush's size: larger than one tile
 AXE = Path(".venv/npm/node_modules/axe-core/axe.min.js")
 SERIOUS = ("serious", "critical")
 PATIENCE = 900_000  # milliseconds; a busy machine is slow
@@ -318,19 +319,23 @@ def zipped(folder: Path) -> dict[str, float]:
     return sizes
 
 
-def seams(page: Page, painter: Painter, names: Sequence[str], large: int) -> list[dict[str, Any]]:
+def seams(
+    page: Page, painter: Painter, names: Sequence[str], sides: dict[int, int]
+) -> list[dict[str, Any]]:
     """Steps across the columns where tiles meet, over those of the picture that is painted whole.
 
     A step's size is that of the steps next to it, see `benchmarks.scale.seam_ratio`, which alone
     says little: without any tiles it is as far from 1, by what the picture shows there and by the
     network's own grid.
+
+    Args:
+        sides: the longest side, pixels, of a photo that needs tiles, by the brush's size.
     """
-    height = large * 2 // 3
-    picture = Image.fromarray(skimage.data.coffee()).resize(
-        (large, height), Image.Resampling.BICUBIC
-    )
-    photo, rows = np.asarray(picture), []
-    for size in (1, 4):
+    rows = []
+    for size, large in sides.items():
+        height = large * 2 // 3
+        picture = Image.fromarray(skimage.data.coffee())
+        photo = np.asarray(picture.resize((large, height), Image.Resampling.BICUBIC))
         look = Look(brush_size=size)
         page.plain()
         page.upload("#photo-file", "large.png", png(photo))
@@ -693,7 +698,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "sizes": lambda: zipped(args.site),
             "roots": lambda: conditions(painter, [p[::2, ::2].copy() for p in photos]),
             "equal": lambda: compare(opened(), painter, cases(painter.style_names)),
-            "seams": lambda: seams(opened(), painter, painter.style_names[: args.rounds], 2200),
+            "seams": lambda: seams(opened(), painter, painter.style_names[: args.rounds], SIDES),
             "visits": lambda: megabytes(visits(args.site, running)),
             "phone": lambda: phone(address, running, args.axe),
             "speed": lambda: speed(address, context, painter, args.rounds),

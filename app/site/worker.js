@@ -43,7 +43,7 @@ const jobs = {
   async paint({ key, style, look, side }, tell, stop) {
     const { preview } = known(key);
     const small = side ? shrunk(preview, side) : preview;
-    const result = await painted(small, style, look, { tell, stop, key: `${key}/${side ?? ""}` });
+    const result = await painted(small, style, look, { tell, stop, key: `${key}/${small.width}` });
     return { picture: result };
   },
 

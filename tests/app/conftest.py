@@ -42,6 +42,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = models.Repainter(
         models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05)
     ).eval()
+    return save_tiny(network, tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors")
+
+
+def save_tiny(network: models.Repainter, path: Path) -> Path:
+    """Saves a network with the styles "dots" and "stripes"."""
     paintings = {
         "dots": [skimage.data.coffee()[:64, :64]],
         "stripes": [skimage.data.chelsea()[:64, :64], skimage.data.astronaut()[:64, :64]],
@@ -51,7 +56,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, several in paintings.items()
     }
     styles["stripes"] = [replace(code, ground=PRINT) for code in styles["stripes"]]
-    path = tmp_path_factory.mktemp("checkpoint") / "tiny.safetensors"
     models.save_checkpoint(path, network, styles, {"steps": 0})
     return path
 

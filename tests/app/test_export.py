@@ -19,21 +19,17 @@ from tests.models.small import picture
 
 onnx_graphs = pytest.importorskip("app.export.onnx_graphs", reason="make site-deps installs onnx")
 folder = pytest.importorskip("app.export.folder")
+from tests.exported import exported_once, refining_network  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def network() -> models.Repainter:
-    torch.manual_seed(0)
-    config = models.RepainterConfig(width=8, blocks=1, group_size=8, refinement=16)
-    network = models.Repainter(config).eval().requires_grad_(False)
-    torch.nn.init.normal_(network.refinement.moves.weight, std=0.05)
-    torch.nn.init.normal_(network.refinement.moves.bias, std=0.05)
-    return network
+    return refining_network()
 
 
 @pytest.fixture(scope="module")
-def graphs(network):
-    return onnx_graphs.exported(network)
+def graphs(network, tmp_path_factory):
+    return exported_once(network, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

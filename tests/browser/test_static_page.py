@@ -1,6 +1,7 @@
 """The static page paints in the browser itself what the command line paints."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from playwright import sync_api as playwright
 from app.painter import Painter
 from app.site.serve import HEADERS, Bare
 from benchmarks import site as measured
+from tests.app.conftest import save_tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / ".venv" / "npm" / "node_modules"
@@ -20,46 +22,74 @@ RUNTIME = PACKAGES / "onnxruntime-web" / "dist"
 pytest.importorskip("onnxscript", reason="make site-deps installs it")
 if not RUNTIME.is_dir():
     pytest.skip("no onnxruntime-web: npm was not there to install it", allow_module_level=True)
+from tests.exported import exported_once, refining_network  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def refining(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of two styles whose network refines the codes of paintings."""
+    return save_tiny(refining_network(), tmp_path_factory.mktemp("refining") / "a.safetensors")
+
+
+@pytest.fixture(scope="module")
+def painter(refining: Path) -> Painter:
+    return Painter(refining, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def built(refining: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from app.site.build import build
 
     folder = tmp_path_factory.mktemp("site")
     example = folder / "example.png"
     Image.fromarray(skimage.data.coffee()[100:196, 100:228]).save(example)
-    build(folder / "site", RUNTIME, checkpoint, example)
+    with pytest.MonkeyPatch.context() as patch:
+        once = partial(exported_once, factory=tmp_path_factory)
+        patch.setattr("app.export.folder.exported", once)
+        build(folder / "site", RUNTIME, refining, example)
     return folder / "site"
 
 
+@pytest.fixture(scope="module")
+def address(built: Path) -> Iterator[str]:
+    with measured.serving(built) as address:
+        yield address
+
+
 @pytest.fixture
-def visit(browser, built: Path) -> Iterator[Callable]:
+def visit(browser, address: str) -> Iterator[Callable]:
     """Opens the page; afterwards nothing was asked of another host, and no error was logged."""
     contexts, wrong = [], []
-    with measured.serving(built) as address:
 
-        def visit(query="", prepare=lambda page: None, **options):
+    def visit(query="", prepare=lambda page: None, context=None, **options):
+        if context is None:
             context = browser.new_context(**options)
             contexts.append(context)
-            page = context.new_page()
-            prepare(page)
-            page.on(
-                "request", lambda r: r.url.startswith((address, "blob:")) or wrong.append(r.url)
-            )
-            page.on("console", lambda m: m.type == "error" and wrong.append(m.text))
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            return measured.Page(page, address, query)
+        page = context.new_page()
+        prepare(page)
+        page.on("request", lambda r: r.url.startswith((address, "blob:")) or wrong.append(r.url))
+        page.on("console", lambda m: m.type == "error" and wrong.append(m.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        return measured.Page(page, address, query)
 
-        yield visit
-        for context in contexts:
-            context.close()
+    yield visit
+    for context in contexts:
+        context.close()
     assert not wrong
 
 
+@pytest.fixture(scope="module")
+def phone(browser):
+    """A phone, whose browser keeps the page from one visit to the next."""
+    with browser.new_context(viewport={"width": 360, "height": 740}) as context:
+        yield context
+
+
 @pytest.fixture
-def page(visit):
-    return visit(viewport={"width": 360, "height": 740})
+def page(visit, phone):
+    page = visit(context=phone)
+    yield page
+    page.page.close()
 
 
 def test_it_paints_as_the_command_line_does(page, painter: Painter):
@@ -84,6 +114,24 @@ def test_it_paints_as_the_command_line_does(page, painter: Painter):
 
 def _painting() -> np.ndarray:
     return skimage.data.astronaut()[:96, 200:296]
+
+
+WATCH = """
+window.seen = [];
+new MutationObserver(() => window.seen.push(document.getElementById("progress").value))
+  .observe(document.getElementById("progress"), { attributeFilter: ["value"] });
+"""
+
+
+def test_a_photo_too_large_for_one_piece_is_painted_in_tiles_with_progress(page, painter: Painter):
+    large = Image.fromarray(skimage.data.coffee()).resize((4200, 252), Image.Resampling.BICUBIC)
+    photo = ("large.png", measured.png(np.asarray(large)))
+    case = measured.Case("tiles", photo, "dots", {"brush_size": 1})
+    page.page.evaluate(WATCH)
+    (row,) = measured.compare(page, painter, [case])
+    assert row["mean"] < measured.MOST_MEAN, row
+    assert row["within"] > measured.LEAST_SHARE, row
+    assert len({value for value in page.page.evaluate("seen") if 0 < value < 1}) > 3
 
 
 def test_it_works_by_keyboard_alone_and_fits_a_phone(page):
@@ -167,6 +215,39 @@ def test_a_painting_is_copied_and_shared(visit):
     playwright.expect(inside.locator("body")).to_have_attribute(
         "data-shared", "example-dots.jpg,image/jpeg,true", timeout=measured.PATIENCE
     )
+
+
+# Tells the page of each run of the network's costly half.
+TELLS = """
+const generate = Model.prototype.generate;
+Model.prototype.generate = function (...given) {
+  postMessage({ ran: true });
+  return generate.apply(this, given);
+};
+"""
+COUNTS = """
+window.runs = 0;
+window.Worker = class extends Worker {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => { if (data.ran) window.runs++; });
+  }
+};
+"""
+
+
+def test_a_slider_of_what_comes_after_the_network_does_not_run_it(visit):
+    def prepare(page) -> None:
+        _before(TELLS, "worker.js")(page)
+        page.add_init_script(COUNTS)
+
+    page = visit("?fill=no", prepare, service_workers="block")
+    counted = page.page.evaluate("window.runs")
+    assert counted > 0
+    page.look(tint=1.5, outlines=2)
+    assert page.page.evaluate("window.runs") == counted
+    page.look(strength=0.5)
+    assert page.page.evaluate("window.runs") > counted
 
 
 # Paints a file for ever.
@@ -305,7 +386,9 @@ def test_a_lost_graphics_processor_gives_way_to_the_processor(visit, runs, paint
 
 
 def test_it_has_nothing_serious_for_a_screen_reader_to_stumble_over(page):
-    assert not measured.serious(page, PACKAGES / "axe-core" / "axe.min.js")
+    for scheme in ("light", "dark"):
+        page.page.emulate_media(color_scheme=scheme)
+        assert not measured.serious(page, PACKAGES / "axe-core" / "axe.min.js"), scheme
 
 
 def test_any_host_sends_each_file_once_to_a_page_that_then_works_offline(browser, built):
@@ -321,6 +404,12 @@ def test_any_host_sends_each_file_once_to_a_page_that_then_works_offline(browser
     # Threads, which this host's headers don't allow.
     assert "Cross-Origin-Embedder-Policy" not in Bare.added
     assert found["isolated"]
+
+
+def test_it_can_be_put_on_a_home_screen(page):
+    session = page.page.context.new_cdp_session(page.page)
+    found = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert {one["errorId"] for one in found} <= {"in-incognito"}  # as every context of the tests is
 
 
 def test_the_photos_and_what_they_become_have_their_size(page):
