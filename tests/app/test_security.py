@@ -959,16 +959,22 @@ def test_a_folder_is_gone_with_its_process_and_never_before(
 
 def test_several_signals_at_once_leave_no_file(checkpoint: Path, tmp_path: Path) -> None:
     port = free_port()
+    command = [sys.executable, "-m", "app", "--port", str(port), "--checkpoint", str(checkpoint)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "--port", str(port), "--checkpoint", str(checkpoint)],
+        [*command, "--device", "cpu", "--max-queue", "2"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        assert process.stdout.readline().startswith("Repaint is at")
+        address = f"http://127.0.0.1:{port}/"
+        assert process.stdout.readline().startswith(f"Repaint is at {address}")
         (folder,) = tmp_path.glob("repaint-demo-*")
+        upload = {"files": ("cat.png", b"anything")}
+        answer = httpx.post(f"{address}gradio_api/upload", files=upload, timeout=PATIENCE)
+        (uploaded,) = answer.json()
+        assert Path(uploaded).is_relative_to(folder) and Path(uploaded).is_file()
         for number in range(300):
             (folder / f"{number}.jpg").write_text("x")
         for one in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
