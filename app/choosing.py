@@ -252,11 +252,24 @@ def _check_candidates(count: int) -> None:
         raise ValueError(f"at least one candidate a style is needed, got {count}")
 
 
-def record_of(chosen: Mapping[str, Choice]) -> dict:
-    """What a checkpoint's header says of the choice."""
+def record_of(chosen: Mapping[str, Choice], before: Mapping[str, dict] | None = None) -> dict:
+    """What a checkpoint's header says of the choice.
+
+    Args:
+        before: what it said until now: a code that stays keeps the painting's name that it had.
+    """
+    known = {name: about.get("from", []) for name, about in (before or {}).items()}
+
+    def named(style: str, code: str) -> str:
+        number = code.removeprefix("own:")
+        if code.startswith("own:") and number.isdecimal():
+            names = known.get(style, [])[int(number) - 1 : int(number)]
+            return names[0] if names else code
+        return code
+
     return {
         name: {
-            "from": choice.names,
+            "from": [named(name, code) for code in choice.names],
             "accuracy_on_training_photos": [round(a, 3) for a in choice.accuracy],
         }
         for name, choice in chosen.items()

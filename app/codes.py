@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
         for name, own in checkpoint.styles.items()
     } | {name: choice.codes for name, choice in chosen.items()}
     kept = checkpoint.record.get("codes", {})
-    record = checkpoint.record | {"codes": kept | record_of(chosen)}
+    record = checkpoint.record | {"codes": kept | record_of(chosen, kept)}
     try:
         models.save_checkpoint(out, checkpoint.network, codes, record)
     except OSError as error:

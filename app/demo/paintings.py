@@ -25,9 +25,20 @@ _SHOW = {
     "vangogh_0179": "cottages in the sun",
     "vangogh_0320": "a garden in summer",
     "vangogh_0217": "a reaper among sheaves",
+    "cubism_0172": "planes of white and ochre",
+    "etching_0130": "studies of two heads",
+    "fauvism_0023": "rain among leaves",
+    "japan_landscape_0017": "Fuji above a lake",
+    "pirosmani_0110": "fish, fowl and a kebab",
+    "pointillism_0141": "a bay in pink light",
+    "pointillism_0169": "the sea between rocks",
+    "rousseau_0042": "a herdsman under trees",
+    "tarot_pcs_0000": "the ace of cups",
+    "tarot_pcs_0019": "the six of pentacles",
+    "tarot_pcs_0047": "the sun",
 }
 
-# What the styles were learned from that have one code of many pictures.
+# What the styles were learned from that have a code of many pictures.
 _OF_MANY = {
     "hokusai": "prints by Hokusai and Hiroshige",
     "pointillism": "pointillist paintings",
@@ -48,8 +59,21 @@ def learned_from(record: Mapping[str, Any]) -> dict[str, str]:
         counts = about.get("learned_from") if isinstance(about, Mapping) else None
         count = counts.get(style) if isinstance(counts, Mapping) else None
         if style in _OF_MANY and isinstance(count, list) and len(count) == 1:
-            found[style] = f"{count[0]} {_OF_MANY[style]}"
+            found[_named(style, _of_many(record, style))] = f"{count[0]} {_OF_MANY[style]}"
     return found
+
+
+def _of_many(record: Mapping[str, Any], style: str) -> int:
+    """Which of a style's codes is of many pictures, the first being 1."""
+    codes = record.get("codes")
+    about = codes.get(style) if isinstance(codes, Mapping) else None
+    files = about.get("from", ()) if isinstance(about, Mapping) else ()
+    own = (number for number, file in enumerate(files, 1) if str(file).startswith("own:"))
+    return next(own, 1)
+
+
+def _named(style: str, number: int) -> str:
+    return style if number == 1 else f"{style}:{number}"
 
 
 def shown_by(record: Mapping[str, Any]) -> dict[str, str]:
@@ -61,5 +85,5 @@ def shown_by(record: Mapping[str, Any]) -> dict[str, str]:
         for number, file in enumerate(files, 1):
             shows = _SHOW.get(Path(str(file)).stem)
             if shows:
-                found[style if number == 1 else f"{style}:{number}"] = shows
+                found[_named(style, number)] = shows
     return found

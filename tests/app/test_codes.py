@@ -63,6 +63,19 @@ def command(trained, folders, *more: str) -> list[str]:
     return ["--checkpoint", str(trained), "--photos", str(folders / "photos"), *styles, *more]
 
 
+def test_a_code_that_stays_keeps_the_name_of_its_painting():
+    before = {"warm": {"from": ["a.png", "b.png"]}}
+    taken = choosing.Choice(["own:2", "c.png", "own:1"], [], [0.5, 0.25, 1.0])
+    record = choosing.record_of({"warm": taken}, before)
+    assert record["warm"]["from"] == ["b.png", "c.png", "a.png"]
+    # A code that was learned has no painting.
+    assert choosing.record_of({"cold": taken}, before)["cold"]["from"] == [
+        "own:2",
+        "c.png",
+        "own:1",
+    ]
+
+
 def test_taken_codes_are_those_named_in_that_order_and_others_stay(
     trained, folders, tmp_path, capsys
 ):

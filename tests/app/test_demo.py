@@ -677,6 +677,17 @@ def test_every_built_in_style_is_named_and_says_what_it_was_learned_from() -> No
     assert set(names) == set(from_paintings) and len(set(from_paintings.values())) == len(names)
     assert from_paintings["vangogh"] == "harvest on a plain"
     assert from_paintings["hokusai"] == "109 prints by Hokusai and Hiroshige"
+    assert from_paintings["hokusai:2"] == "Fuji above a lake"
+
+
+def test_a_code_of_many_pictures_is_named_wherever_it_stands() -> None:
+    record = {
+        "added": {"tarot": {"learned_from": {"tarot": [74]}}},
+        "codes": {"tarot": {"from": ["tarot_pcs_0019.jpg", "own:1"]}},
+    }
+    cards = "74 tarot cards by Pamela Colman Smith"
+    assert learned_from(record) == {"tarot": "the six of pentacles", "tarot:2": cards}
+    assert learned_from({"added": record["added"]}) == {"tarot": cards}
 
 
 def test_rest_begins_once_after_each_stretch_of_work() -> None:
