@@ -52,6 +52,7 @@ from app.look import OPTIONS, Look
 from app.painter import Painter
 from app.shipped import CHECKPOINT
 from tests.demo_server import free_port, serving
+from tests.event_loop import run
 from tests.patience import PATIENCE
 
 MAX_PIXELS = 300_000
@@ -374,7 +375,7 @@ def test_what_still_waits_in_the_queue_is_no_sweepings() -> None:
         event_ids_to_events={"a": event, "b": SimpleNamespace(alive=False)},
     )
     names = {"a result's file"}
-    asyncio.run(server.Sweeper(queue, [names]).sweep())
+    run(server.Sweeper(queue, [names]).sweep())
     assert not names
     assert queue.pending_messages_per_session.keys() == {"waits"}
     assert queue.pending_event_ids_session.keys() == {"waits", "running"}

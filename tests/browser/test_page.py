@@ -364,10 +364,10 @@ def test_what_was_under_way_at_a_reload_is_painted_again(
     page.get_by_role("button", name="Paint it").click()
     page.wait_for_function("localStorage['repaint-pending']")
     assert held.wait(PATIENCE)
+    monkeypatch.undo()  # before the page asks again: only what is under way is held
     page.reload()
     page.wait_for_function("document.body.dataset.ready")
     open_page.wrong.clear()  # Gradio logs the streams that the reload ended
-    monkeypatch.undo()
     painted(page)
     assert download(page)[0] == "cat-stripes-2.png"
     wait_until_idle(server)  # what nobody waits for any more is not painted

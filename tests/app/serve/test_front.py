@@ -19,6 +19,7 @@ from app.painter import Painter
 from app.serve.front import BusyError, Front
 from app.serve.orders import Answer, Easel
 from app.serve.pace import Pace
+from tests.event_loop import run
 
 
 def encoded(pixels, format="PNG"):
@@ -55,7 +56,7 @@ def ask(front, *requests):
                 *(client.request(method, path, **more) for method, path, more in requests)
             )
 
-    return asyncio.run(all_of_them())
+    return run(all_of_them())
 
 
 def post(front, path, **more):
@@ -190,7 +191,7 @@ def test_beyond_the_queue_there_is_503_and_no_photo_is_mixed_up(easel):
             going_on.set()
             return bodies, [await task for task in sent]
 
-    bodies, answers = asyncio.run(crowd())
+    bodies, answers = run(crowd())
     accepted = [i for i, answer in enumerate(answers) if answer.status_code == 200]
     assert len(accepted) == 3
     assert all(answers[i].content == bodies[i] for i in accepted)
@@ -230,7 +231,7 @@ def test_an_order_is_refused_where_those_before_it_would_take_too_long(easel):
             return [await task for task in sent]
 
     earliest = time.time()
-    answers = asyncio.run(crowd())
+    answers = run(crowd())
     assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503, 503]
     busy = next(answer for answer in answers if answer.status_code == 503)
     assert int(busy.headers["retry-after"]) == 50

@@ -1,13 +1,12 @@
 """While no application runs, Ray's proxy says 503 and when to come back."""
 
-import asyncio
-
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
 from app.serve.front import Front
 from app.serve.proxy import middlewares
+from tests.event_loop import run
 
 
 def asked(application, path="/"):
@@ -19,7 +18,7 @@ def asked(application, path="/"):
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.post(path, content=b"a photo")
 
-    return asyncio.run(ask())
+    return run(ask())
 
 
 @pytest.mark.parametrize("status", [404, 500])
