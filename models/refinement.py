@@ -12,6 +12,11 @@ from models.style_code import StyleCode
 SLOPE = 0.2  # of the leaky ReLUs
 
 
+def deviation(root: Tensor) -> Tensor:
+    """A group's deviation, from its root (B, G, n, n): (B, G, 1, 1)."""
+    return (root.square().sum((-2, -1), keepdim=True) / root.shape[-1]).sqrt()
+
+
 class CodeRefinement(nn.Module):
     """An MLP from a statistics code to a better one near it; at first it changes nothing.
 
@@ -75,12 +80,11 @@ class CodeRefinement(nn.Module):
             pairs = zip(code.tensors[::2], code.tensors[1::2], parts, strict=True)
             for mean, root, part in pairs:
                 shift, turn = part.split([mean[0].numel(), root[0].numel()], 1)
-                deviation = (root.square().sum((-2, -1), keepdim=True) / n).sqrt()
                 turn = turn.reshape(root.shape)
                 half = torch.matrix_exp((turn + turn.mT) / 4)
                 refined = half @ root @ half
                 tensors += [
-                    mean + deviation * shift.reshape(mean.shape),
+                    mean + deviation(root) * shift.reshape(mean.shape),
                     (refined + refined.mT) / 2,
                 ]
         return StyleCode(tuple(tensors))

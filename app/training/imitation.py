@@ -25,6 +25,7 @@ from app.choosing import spread
 from app.dataset import FolderError, PictureFolder
 from app.named_folders import style_folders
 from app.terminal import failed, show_anything
+from models.refinement import deviation
 
 PAINTINGS = 140  # a style, evenly spread
 DRAWN, DRAWN_ELSE = 3, 2  # paintings a step of a style that is imitated, and of another
@@ -43,11 +44,6 @@ def distance(codes: models.StyleCode, goals: models.StyleCode) -> Tensor:
         for own, goal in ((mean, goal_mean), (root, goal_root)):
             total = total + ((own - goal) / size).square().flatten(1).mean(1)
     return total / len(pairs)
-
-
-def deviation(root: Tensor) -> Tensor:
-    """A group's deviation, from its root (B, G, n, n): (B, G, 1, 1)."""
-    return (root.square().sum((-2, -1), keepdim=True) / root.shape[-1]).sqrt()
 
 
 def expanded(code: models.StyleCode, count: int) -> models.StyleCode:
