@@ -27,6 +27,15 @@ def test_a_face_of_80_pixels_is_found_and_a_smaller_one_does_not_count():
     assert sizes.faces(person[..., ::4, ::4]) == []
 
 
+def test_of_a_photo_only_what_two_cascades_find_is_a_face(monkeypatch):
+    person = images.to_tensor(skimage.data.astronaut())
+    assert sizes.agreed_faces(person) == sizes.faces(person)
+    face, post = (10, 10, 100, 100), (300, 300, 90, 90)
+    found = {sizes.CASCADE: [face, post], sizes.SECOND: [(20, 20, 80, 80), (600, 0, 90, 90)]}
+    monkeypatch.setattr(sizes, "faces", lambda _, cascade=sizes.CASCADE, *more: found[cascade])
+    assert sizes.agreed_faces(person) == [face]
+
+
 def test_views_are_of_256_pixels():
     picture = torch.rand(1, 3, 300, 500) * 2 - 1
     assert sizes.whole(picture).shape == (1, 3, 256, 427)
