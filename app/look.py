@@ -23,7 +23,7 @@ from app import color
 from models.finish.enlargement import SIZES
 
 AUTO = "auto"
-OWN_SIDE = 512  # pixels: the longest side of the photos that the network's own strokes suit
+OWN_SIDE = 500  # pixels: the longest side of the photos that the network's own strokes suit
 
 
 def _number(default: float, most: float, step: float, label: str, help: str, info: str) -> Any:

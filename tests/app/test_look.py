@@ -80,7 +80,7 @@ def test_what_is_switched_on_is_the_better_choice():
 
 
 @pytest.mark.parametrize(
-    ("longest", "size"), [(1, 1), (512, 1), (1024, 2), (1600, 4), (2048, 4), (4000, 8), (9000, 8)]
+    ("longest", "size"), [(1, 1), (512, 1), (1024, 2), (1440, 4), (2048, 4), (4000, 8), (9000, 8)]
 )
 def test_strokes_are_as_large_as_suits_the_picture_where_they_are_to_be(longest, size):
     assert Look().stroke_size(longest, 1) == size
