@@ -13,6 +13,7 @@ from app.export import __main__ as command
 from app.export.graphs import Coder, roots
 from app.export.packing import packed, unpacked
 from app.look import OPTIONS
+from app.shipped import CHECKPOINT
 from models import statistics
 from models.finish import AFTER, BEFORE, Ground
 from tests.models.small import picture
@@ -113,6 +114,22 @@ def test_of_symmetric_matrices_half_is_kept():
     back = unpacked(file, table)
     assert np.array_equal(back["roots"], roots.astype(np.float16))
     assert np.array_equal(back["others"], others.astype(np.float16))
+
+
+def test_packing_the_shipped_weights_is_not_more_than_an_export_allows():
+    # Without graphs, whose export takes a minute: they paint as the network itself does.
+    network, packed_one = (models.load_checkpoint(CHECKPOINT).network for _ in range(2))
+    state = packed_one.state_dict()
+    weights, table = packed({name: values.numpy() for name, values in state.items()})
+    for name, values in unpacked(weights, table).items():
+        state[name].copy_(torch.from_numpy(values))
+    drawn = folder._drawn(96, 128)
+    with torch.no_grad():
+        right, mine = (
+            each.generate(each.encode_content(drawn), each.encode_style(drawn))
+            for each in (network, packed_one)
+        )
+    assert 127.5 * float((mine - right).abs().mean()) < folder.MOST_APART
 
 
 def test_the_page_is_told_every_field_of_a_ground_and_of_a_look(checkpoint):
