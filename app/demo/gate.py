@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.compression import takes_gzip
 from app.demo.hosts import Hosts
 from app.demo.places import Places, visitor
 from app.demo.refusal import Refusal
@@ -434,8 +435,8 @@ class _Answer:
         return _Answer(self.status, self.kind, text, self.lasting)
 
     async def send(self, scope: Scope, send: Send) -> None:
-        accepted = Headers(scope=scope).get("accept-encoding", "")
-        body = self.compressed if self.compressed and "gzip" in accepted else self.body
+        zips = takes_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
+        body = self.compressed if self.compressed and zips else self.body
         headers = {
             "Content-Type": self.kind,
             "Content-Length": str(len(body)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app import terminal
+from app.compression import takes_gzip
 
 # What lets a page use threads, and nobody else's page embed it.
 HEADERS = {
@@ -61,7 +62,7 @@ class Handler(SimpleHTTPRequestHandler):
         path = Path(self.translate_path(self.path))
         if path.is_dir():
             path = path / "index.html"
-        zips = "gzip" in self.headers.get("Accept-Encoding", "")
+        zips = takes_gzip(",".join(self.headers.get_all("Accept-Encoding", [])))
         if not (path.is_file() and zips and path.suffix not in PACKED_ALREADY):
             super().do_GET()
             return

@@ -28,6 +28,7 @@ from gradio_client.exceptions import AppError
 from PIL import Image
 
 from app import images, own_folder
+from app.compression import takes_gzip
 from app.demo import gate, uploads
 from app.demo.connections import Patience
 from app.demo.gate import OPEN, Kept, _Answer
@@ -270,8 +271,29 @@ def test_a_page_is_made_once_and_copies_no_network(
     monkeypatch.setattr(Kept, "_make", lambda *_: pytest.fail("made again"))
     again = ask.get("/?deep_link=x&page=y")
     assert again.text == first.text and again.headers["content-encoding"] == "gzip"
-    assert ask.get("/", headers={"accept-encoding": "identity"}).text == first.text
+    for refused in ("identity", "gzip;q=0", "*;q=0, identity"):
+        plain = ask.get("/", headers={"accept-encoding": refused})
+        assert plain.text == first.text and "content-encoding" not in plain.headers
     assert ask.head("/").text == ""
+
+
+@pytest.mark.parametrize(
+    ("accepted", "zips"),
+    [
+        ("gzip, deflate, br", True),
+        ("deflate;q=1.0, GZip ; q=0.5", True),
+        ("identity;q=0, *;q=0.1", True),
+        ("x-gzip", True),
+        ("", False),
+        ("gzip;q=0, *", False),
+        ("gzip; q=0.000", False),
+        ("*;q=0", False),
+        ("br, not-gzip", False),
+        ("gzip;q=high", False),
+    ],
+)
+def test_only_who_reads_gzip_gets_it(accepted: str, zips: bool) -> None:
+    assert takes_gzip(accepted) == zips
 
 
 def test_a_page_s_components_are_plain_values(page: gr.Blocks) -> None:
