@@ -79,7 +79,11 @@ def _made(image: Image.Image | None) -> Image.Image:
 
 
 def _conversion(space: Space) -> Callable[[np.ndarray], np.ndarray]:
-    light = _light(space.curve).astype(np.float32)
+    light = _light(space.curve)
+    if space.narrow:
+        level = (np.arange(256) - 16).clip(0, 219) / 219
+        light = np.interp(level, np.linspace(0, 1, 256), light)
+    light = light.astype(np.float32)
     matrix = np.linalg.inv(_to_xyz(BT709)) @ _to_xyz(space.primaries)
     matrix = matrix.T.astype(np.float32)
     # Light in 16 bits is fine enough for every level of sRGB but the darkest two.

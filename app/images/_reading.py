@@ -258,7 +258,7 @@ def _decoded(
     exif = exif_of(image, notes) if exif is None else exif
     told = _told.of(exif, head)
     notes += told.notes
-    profile = image.info.get("icc_profile") or told.profile
+    profile = None if told.wins else image.info.get("icc_profile") or told.profile
     if image.format == "JPEG" and image.mode == "CMYK" and "adobe" not in image.info:
         image = ImageChops.invert(image)  # Pillow took its ink for Adobe's, which is upside down
     color, alpha = split_alpha(turned(image, orientation(exif)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import ExifTags, Image
@@ -53,17 +53,19 @@ class Space:
         curve: from a level to light: "srgb", "pq", "hlg", an exponent, or a table of 256 or more
             values of 0 to 65,535.
         note: what is said of it, where the conversion guesses or loses something.
+        narrow: levels 16 to 235 are black to white, as in video.
     """
 
     primaries: tuple[float, ...] = BT709
     curve: str | float | tuple[int, ...] = SRGB_CURVE
     note: str = ""
+    narrow: bool = False
 
     @property
     def is_srgb(self) -> bool:
         """Whether its levels mean what sRGB's mean, as near as files say it."""
         near = all(abs(a - b) < 0.002 for a, b in zip(self.primaries, BT709, strict=True))
-        return near and self.curve == SRGB_CURVE
+        return near and self.curve == SRGB_CURVE and not self.narrow
 
 
 SRGB = Space()  # said in so many words
@@ -71,11 +73,15 @@ SRGB = Space()  # said in so many words
 
 @dataclass(frozen=True)
 class Told:
-    """All of it: a space or a profile, and notes where a file says what is not known here."""
+    """All of it: a space or a profile, and notes where a file says what is not known here.
+
+    wins: whether it counts although the file has a profile as well.
+    """
 
     space: Space | None = None
     profile: bytes | None = None
     notes: tuple[str, ...] = ()
+    wins: bool = False
 
 
 def of(exif: Image.Exif | None, data: bytes) -> Told:
@@ -98,7 +104,7 @@ def of(exif: Image.Exif | None, data: bytes) -> Told:
             told = Told()
     except (struct.error, ValueError, IndexError):
         told = Told()
-    said = told.profile or told.notes or (told.space and not told.space.is_srgb)
+    said = told.wins or told.profile or told.notes or (told.space and not told.space.is_srgb)
     # The points of HEIC and AVIF are sRGB's by default, also where a camera's EXIF knows better.
     if said or told.space is SRGB:
         return told
@@ -191,8 +197,14 @@ def _curve(table: object) -> tuple[int, ...] | None:
 
 def _of_png(data: bytes) -> Told:
     chunks = dict(_chunks(data))
-    if points := chunks.get(b"cICP"):
-        return _of_points(points[0], points[1])
+    if len(chunks.get(b"cICP", b"")) >= 4:
+        primaries, transfer, matrix, full = chunks[b"cICP"][:4]
+        told = _of_points(primaries, transfer)
+        is_whole = primaries in _PRIMARIES and transfer in _CURVES
+        # Before a profile and all else (PNG, third edition, 4.3) where it tells all; a picture of
+        # brightness and differences (a matrix) is none of PNG's.
+        if told.space is not None and matrix == 0 and (is_whole or b"iCCP" not in chunks):
+            return replace(told, space=replace(told.space, narrow=full == 0), wins=True)
     if b"iCCP" in chunks or b"sRGB" in chunks:
         return Told(SRGB)
     primaries, curve = None, None

@@ -141,6 +141,10 @@ def png(color: tuple[int, ...], *chunks: tuple[bytes, bytes]) -> bytes:
 SRGB_ENDS = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 P3_ENDS = (31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)
 GRAY = (100, 100, 100)
+SRGB_PROFILE = (
+    b"iCCP",
+    b"sRGB\0\0" + zlib.compress(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()),
+)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +162,11 @@ GRAY = (100, 100, 100)
         ),
         ((200, 60, 90), [(b"cICP", bytes((12, 13, 0, 1)))], "p3"),
         ((200, 60, 90), [(b"cICP", bytes((1, 13, 0, 1)))], (200, 60, 90)),
+        # Before a profile, if it tells all and is one of PNG's; its levels may be a video's.
+        ((200, 60, 90), [SRGB_PROFILE, (b"cICP", bytes((12, 13, 0, 1)))], "p3"),
+        ((200, 60, 90), [SRGB_PROFILE, (b"cICP", bytes((12, 2, 0, 1)))], (200, 60, 90)),
+        ((200, 60, 90), [SRGB_PROFILE, (b"cICP", bytes((12, 13, 1, 1)))], (200, 60, 90)),
+        ((126, 16, 235), [(b"cICP", bytes((1, 13, 0, 0)))], (128, 0, 255)),
         ((200, 60, 90), [(b"sRGB", b"\0"), (b"gAMA", struct.pack(">L", 100000))], (200, 60, 90)),
         (GRAY, [(b"gAMA", struct.pack(">L", 0))], GRAY),
         (GRAY, [(b"cHRM", bytes(32))], GRAY),
