@@ -7,6 +7,7 @@ that a later run can tell which results are whole and made of what.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -116,6 +117,17 @@ def _digest_of(blocks: Iterable[bytes]) -> str:
     return sha.hexdigest()
 
 
+def note_of(line: bytes) -> tuple[str, str, str] | None:
+    """What a line of a manifest says: a result's place, its digest and the key of what it was made
+    of. None for what a kill cut short, and for what is no such line."""
+    try:
+        entry = json.loads(line)
+        noted = (entry["output"], entry["result"], entry["made_of"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return noted if all(isinstance(part, str) for part in noted) else None
+
+
 class Manifest:
     """What was written into an output folder: one JSON line a result, in the order of writing.
 
@@ -130,6 +142,14 @@ class Manifest:
         self._lock = threading.Lock()
         self._made: dict[str, dict[str, str]] = {}
 
+    def check(self) -> None:
+        """Raises OSError where notes can't be read or added, which no picture is painted for."""
+        if os.path.lexists(self.path):
+            if not self.path.is_file():  # a pipe would be waited for
+                raise OSError(errno.EINVAL, f"{MANIFEST} in it is no file")
+            with open(self.path, "rb+"):
+                pass
+
     def read(self) -> None:
         """Read what earlier runs noted; a line that a kill cut short is passed over."""
         try:
@@ -137,12 +157,9 @@ class Manifest:
         except FileNotFoundError:
             return
         for line in lines:
-            try:
-                entry = json.loads(line)
-                output, result, key = entry["output"], entry["result"], entry["made_of"]
-            except (ValueError, KeyError, TypeError):
-                continue
-            self._made.setdefault(output, {})[result] = key
+            if noted := note_of(line):
+                output, result, key = noted
+                self._made.setdefault(output, {})[result] = key
 
     def key_of(self, output: Path) -> str | None:
         """The key that the file in that place was made with; None for a file of another origin."""

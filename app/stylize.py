@@ -244,6 +244,7 @@ def _make_folder(folder: Path) -> None:
     """Makes the output folder and tries whether a file can be written there."""
     try:
         whole_file.check_place(folder / "painting", _ROOM)
+        batch.Manifest(folder).check()
     except OSError as error:
         reason = whole_file.reason_of(error)
         raise CommandError(f"--out {folder}: cannot be written to: {reason}") from error

@@ -15,10 +15,12 @@ import re
 import struct
 import tempfile
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
 
 import av
+import numpy as np
 from PIL import Image, ImageSequence
 
 from app.images import ImageError
@@ -34,6 +36,11 @@ FORMATS = (
 
 # Pixels of a frame that are decoded: 8K video has 33 million. What claims more is damaged.
 MAX_PIXELS = 40_000_000
+# Pixels of one frame of an animation that is unpacked before it is read: each is held some ten
+# times meanwhile, of four bytes.
+_LARGEST_CANVAS = 4096 * 4096
+# And of all its frames: some 20 s of work.
+_MOST_ANIMATED = 500_000_000
 _PROBED = 10_000_000  # bytes and microseconds read to find the streams that begin late
 
 _PICTURE = "a picture, no clip"
@@ -83,10 +90,12 @@ def opened(path: Path) -> Iterator[av.container.InputContainer]:
             raise ClipError(name, "keeps its video in another file, which is not opened")
         file.seek(0)
         try:
-            frames = stack.enter_context(_as_apng(file)) if _is_webp(file) else file
+            frames = stack.enter_context(_as_mov(file)) if _is_webp(file) else file
             container = av.open(
                 _Nameless(frames),
                 "r",
+                # Pictures in a row are taken for a picture else.
+                format="mjpeg" if path.suffix.lower() in (".mjpeg", ".mjpg") else None,
                 options={"max_pixels": str(MAX_PIXELS)},
                 container_options={
                     "protocol_whitelist": "",
@@ -116,6 +125,10 @@ class _Nameless:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
+class _TooMuchError(ValueError):
+    """An animation that is not unpacked; its text goes on after the file's name."""
+
+
 def _is_webp(file: BinaryIO) -> bool:
     """Whether it is a WebP animation, which FFmpeg does not read."""
     head = file.read(21)
@@ -124,14 +137,33 @@ def _is_webp(file: BinaryIO) -> bool:
 
 
 @contextlib.contextmanager
-def _as_apng(file: BinaryIO) -> Iterator[BinaryIO]:
-    """A WebP animation as the same frames in a format that FFmpeg reads."""
+def _as_mov(file: BinaryIO) -> Iterator[BinaryIO]:
+    """A WebP animation as the same frames in a format that FFmpeg reads, written one by one."""
     with tempfile.TemporaryFile() as copy, Image.open(file, formats=["WEBP"]) as animation:
-        if animation.width * animation.height > MAX_PIXELS:
-            raise ValueError(f"{animation.width} x {animation.height} pixels are too many")
-        durations = [frame.info.get("duration") or 100 for frame in _loaded(animation)]
-        animation.seek(0)
-        animation.save(copy, "PNG", save_all=True, duration=durations, compress_level=1)
+        pixels, frames = animation.width * animation.height, getattr(animation, "n_frames", 1)
+        if pixels > _LARGEST_CANVAS:
+            raise _TooMuchError(
+                f"has frames of {animation.width} x {animation.height} pixels, too many"
+            )
+        if pixels * frames > _MOST_ANIMATED:
+            raise _TooMuchError(
+                f"is an animation of {frames} frames of {animation.width} x {animation.height} "
+                "pixels, more than are read of one; save it as a clip"
+            )
+        with av.open(copy, "w", format="mov") as writing:
+            stream = writing.add_stream("png", options={"compression_level": "1"})
+            assert isinstance(stream, av.VideoStream)
+            stream.width, stream.height, stream.pix_fmt = *animation.size, "rgba"
+            stream.codec_context.thread_count = 1  # each would hold frames of its own
+            tick = stream.codec_context.time_base = Fraction(1, 1000)
+            time = 0
+            for image in _loaded(animation):
+                frame = av.VideoFrame.from_ndarray(np.asarray(image.convert("RGBA")), "rgba")
+                frame.pts, frame.time_base = time, tick
+                frame.duration = image.info.get("duration") or 100
+                time += frame.duration
+                writing.mux(stream.encode(frame))
+            writing.mux(stream.encode())
         copy.seek(0)
         yield copy
 
@@ -145,6 +177,8 @@ def _loaded(animation: Image.Image) -> Iterator[Image.Image]:
 def _refusal(file: BinaryIO, error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return "claims frames of more pixels than are read"
+    if isinstance(error, _TooMuchError):
+        return str(error)
     file.seek(0)
     head = file.read(_HEAD)
     if not head:

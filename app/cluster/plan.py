@@ -6,14 +6,13 @@ The rules are those of :mod:`app.listing`; inputs and outputs may also be in obj
 from __future__ import annotations
 
 import glob
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from app import images, listing
-from app.batch import Job
+from app.batch import Job, note_of
 from app.cluster import stores
 from app.listing import CommandError
 
@@ -69,6 +68,12 @@ class Plan:
 
     def _add_all(self, found: Iterable[tuple[str, str]], format: str | None) -> None:
         for name, folder in found:
+            if not _is_text(name):
+                self.notes.append(
+                    f"{name}: was passed over: its name is not in UTF-8, and a cluster carries no "
+                    "other (app.stylize paints it)"
+                )
+                continue
             path = _path(name)
             chosen = format or listing.own_format(path)
             output = self._placed(folder, f"{path.stem}.{chosen}")
@@ -151,12 +156,8 @@ class Plan:
         """What earlier runs noted of results, as :class:`app.batch.Manifest` writes it."""
         self._rows.execute("begin")
         for line in lines:
-            try:
-                entry = json.loads(line)
-                row = (entry["output"], entry["result"], entry["made_of"])
-            except (ValueError, KeyError, TypeError):
-                continue  # a line that a kill cut short
-            self._rows.execute("insert into made values (?, ?, ?)", row)
+            if (noted := note_of(line)) and all(map(_is_text, noted)):
+                self._rows.execute("insert into made values (?, ?, ?)", noted)
         self._rows.execute("commit")
         self._rows.execute("create index if not exists of_output on made (output)")
 
@@ -184,6 +185,11 @@ def name_in(out: str, output: str) -> str:
     if stores.is_address(out):
         return stores.path_of(output).relative_to(stores.path_of(out)).as_posix()
     return Path(output).relative_to(out).as_posix()
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written in UTF-8; a disk allows names of any bytes."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _path(name: str) -> Path | PurePosixPath:

@@ -25,6 +25,8 @@ from app.region_painter import Held
 LONGEST, MOST_FRAMES = 60, 3660
 SIDES = (3840, 2160)
 MOST_PIXELS = SIDES[0] * SIDES[1]
+# Frames that are passed over at most for one of a second's end: a clip may claim any rate.
+_LOOKED_AT = 120
 # Seconds that are forgiven: sound often ends a little later than the last frame.
 _FORGIVEN = 1.0
 
@@ -70,7 +72,7 @@ def glimpse(file: Path) -> Glimpse:
         seconds = reading.duration / av.time_base if reading.duration else None
         if seconds is not None and seconds > LONGEST + _FORGIVEN:
             raise RefusedError(_too_long(file.name, f"lasts {_clock(seconds)}"))
-        wanted = round(rate_of(stream))
+        wanted = min(round(rate_of(stream)), _LOOKED_AT)
         sound = any(reading.streams[track.index].type == "audio" for track in clip.tracks)
     frame = None
     with clip.opened() as reading:

@@ -321,7 +321,9 @@ def test_a_manifest_of_nonsense_is_passed_over(photos):
     run(photos[:1])
     manifest = out(photos[0]).with_name(batch.MANIFEST)
     good = manifest.read_bytes()
-    manifest.write_bytes(b'[]\n3\n{"output": 1}\n\xff\xfe\n' + good)
+    lists = b'{"output": ["a"], "result": {}, "made_of": []}\n'
+    deep = b"[" * 100_000 + b"\n"
+    manifest.write_bytes(b'[]\n3\n{"output": 1}\n\xff\xfe\n' + lists + deep + good)
     assert statuses(run(photos[:1], resume=True)) == ["done before"]
 
 

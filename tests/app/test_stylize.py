@@ -688,6 +688,15 @@ def test_an_out_folder_that_nothing_can_be_written_to(run, photos, tmp_path, mon
     assert refused(run(photos), tmp_path / "out").endswith(f"cannot be written to: {reason}")
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+def test_an_out_folder_whose_notes_are_no_file(run, photos, tmp_path, make):
+    (tmp_path / "out").mkdir()
+    make(tmp_path / "out" / batch.MANIFEST)
+    code, _, err = run(photos, "--resume")
+    assert code == 2
+    assert f"--out {tmp_path / 'out'}: cannot be written to: .repaint.jsonl in it is no file" in err
+
+
 def test_a_folder_without_a_picture(run, tmp_path):
     (tmp_path / "bare" / "sub").mkdir(parents=True)
     message = refused(run(tmp_path / "bare"), tmp_path / "out")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.clips import ClipError, opened
+from app.clips import ClipError, opened, opening
 from tests.app.clips.making import read_clip, take_over, walk, write_clip
 
 NAMES = (
@@ -196,6 +196,27 @@ def test_a_webp_animation_is_read_as_its_frames(tmp_path):
     frames[0].save(tmp_path / "a.webp", **how)
     take_over(tmp_path / "a.webp", tmp_path / "a.mkv")
     assert np.abs(np.subtract(read_clip(tmp_path / "a.mkv"), walk(4), dtype=int)).mean() < 10
+
+
+def test_a_webp_animation_of_too_many_pixels_in_all_is_refused_unpacked(tmp_path, monkeypatch):
+    frames = [Image.fromarray(pixels) for pixels in walk(4)]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], duration=80)
+    monkeypatch.setattr(opening, "_MOST_ANIMATED", 3 * 48 * 64)
+    monkeypatch.setattr(opening, "_loaded", lambda *_: pytest.fail("was unpacked"))
+    with (
+        pytest.raises(ClipError, match=r"a\.webp: is an animation of 4 frames of 64 x 48 pixels"),
+        opened(tmp_path / "a.webp"),
+    ):
+        pass
+
+
+def test_pictures_in_a_row_are_a_clip_where_the_name_says_so(tmp_path):
+    for pixels in walk(3):
+        Image.fromarray(pixels).save(tmp_path / "one.jpg")
+        with open(tmp_path / "a.mjpeg", "ab") as file:
+            file.write((tmp_path / "one.jpg").read_bytes())
+    with opened(tmp_path / "a.mjpeg") as container:
+        assert len(list(container.decode(video=0))) == 3
 
 
 def test_a_webp_animation_that_claims_a_vast_canvas_is_refused(tmp_path):

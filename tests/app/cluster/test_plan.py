@@ -39,6 +39,19 @@ def test_results_are_named_as_the_plain_batch_names_them(tmp_path, recursive, fo
     assert len(plan) == len(plain.jobs)
 
 
+def test_a_name_that_is_no_utf_8_is_passed_over_with_a_word(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").touch()
+    try:
+        (tmp_path / "in" / "\udcff.png").touch()
+    except OSError:
+        pytest.skip("this disk has no such names")
+    plan = planned(tmp_path, tmp_path / "out", [tmp_path / "in"])
+    plan.note_made([b'{"output": "\\udcff.png", "result": "r", "made_of": "k"}'])
+    assert [Path(name).name for name, _, _ in pairs(plan)] == ["a.png"]
+    assert len(plan.notes) == 1 and "not in UTF-8" in plan.notes[0]
+
+
 @given(st.lists(st.from_regex(r"\A[ab](\.[ab])?/[ab](\.jpg)?\.(jpg|png|tif)\Z"), max_size=8))
 def test_any_names_are_told_apart_as_in_the_plain_batch(tmp_path_factory, names):
     folder = tmp_path_factory.mktemp("photos")
