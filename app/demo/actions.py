@@ -368,7 +368,8 @@ class Actions:
             with self.jobs.running(request.session_hash, "glimpse") as check:
                 file = self.studio.there(clip, "a clip")
                 try:
-                    seen = clips.glimpse(file)
+                    with self.studio.decoding.clip:
+                        seen = clips.glimpse(file)
                 except (RefusedError, images.ImageError) as error:
                     return {"kind": "refused", "text": _sentence(error)}, None
                 wish = page_wish(**choices | {"size": clip_size})

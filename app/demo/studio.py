@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import functools
 import io
 import itertools
 import os
@@ -10,6 +9,7 @@ import re
 import secrets
 import shutil
 import stat
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ import numpy as np
 from PIL import Image
 
 from app import images
+from app.demo.decoding import Decoding
 from app.demo.line import Line, Place
 from app.demo.paintings import learned_from, shown_by
 from app.images import ImageError, Picture
@@ -150,7 +151,9 @@ class Studio:
         self.max_pixels = max_pixels
         self.names = tuple(painter.style_names)
         self._shown: OrderedDict[tuple, Path] = OrderedDict()
-        self._load_again = functools.lru_cache(_KEPT_PHOTOS)(self._load)
+        self._read_last: OrderedDict[tuple, Picture] = OrderedDict()
+        self._keeping = threading.Lock()
+        self.decoding = Decoding()
         self.shows = shown_by(painter.record)
         self.learned_from = learned_from(painter.record)
         # The names of all codes of each built-in style: "monet", "monet:2", ...
@@ -188,18 +191,34 @@ class Studio:
         ImageError for one that cannot be read.
         """
         file = self.there(file, what)
-        if max_size is None or max_size > _KEPT_SIDE:
-            return self._load(file, max_size)
         status = file.stat()
-        return self._load_again(file, max_size, status.st_mtime_ns, status.st_size)
+        key = (file, max_size, status.st_mtime_ns, status.st_size)
+        if (known := self._known(key)) is not None:
+            return known
+        with self.decoding.picture(file, max_size):
+            # Another request for it may have been before this one.
+            if (known := self._known(key)) is not None:
+                return known
+            picture = images.load(file, self.max_pixels, max_size=max_size)
+            picture = picture if max_size is None else images.resize(picture, max_size)
+            picture = images.strip(picture)
+        if max_size is not None and max_size <= _KEPT_SIDE:
+            with self._keeping:
+                self._read_last[key] = picture
+                while len(self._read_last) > _KEPT_PHOTOS:
+                    self._read_last.popitem(last=False)
+        return picture
 
-    def _load(self, file: str | Path, max_size: int | None, *_version: int) -> Picture:
-        picture = images.load(file, self.max_pixels, max_size=max_size)
-        return images.strip(picture if max_size is None else images.resize(picture, max_size))
+    def _known(self, key: tuple) -> Picture | None:
+        with self._keeping:
+            if key in self._read_last:
+                self._read_last.move_to_end(key)
+            return self._read_last.get(key)
 
     def forget(self) -> None:
         """Let go of the photos read last, and of what the painter remembers of them."""
-        self._load_again.cache_clear()
+        with self._keeping:
+            self._read_last.clear()
         self.painter.forget()
 
     def there(self, file: str | Path | None, what: str) -> Path:
@@ -224,7 +243,8 @@ class Studio:
     def _code(self, style: str, painting: str | None) -> StyleCode:
         if style == OWN:
             file = self.there(painting, "a painting")
-            return self.painter.style(file, max_pixels=self.max_pixels)
+            with self.decoding.picture(file):
+                return self.painter.style(file, max_pixels=self.max_pixels)
         # The painter would take a name that it does not know for a file on this machine.
         if style not in self.every_style:
             names = ", ".join(self.names)

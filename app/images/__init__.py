@@ -19,7 +19,7 @@ from app.images._picture import (
     to_rgb,
     to_tensor,
 )
-from app.images._reading import load
+from app.images._reading import load, pixels_unpacked
 from app.images._writing import FORMATS, output_format, save, writing_whole
 from models.whole_file import remove_leftovers
 
@@ -41,6 +41,7 @@ __all__ = [
     "look_through",
     "one_line",
     "output_format",
+    "pixels_unpacked",
     "remove_leftovers",
     "resize",
     "save",

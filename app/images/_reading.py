@@ -96,6 +96,23 @@ def load(
         raise ImageError(name, "is no name of a file") from error
 
 
+def pixels_unpacked(path: str | os.PathLike, max_size: int | None = None) -> int | None:
+    """How many pixels `load` would unpack, by the file's header; None where it doesn't say so.
+
+    A guess by which memory is shared out: nothing is unpacked, and nothing is refused.
+    """
+    try:
+        with open(path, "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = _opened(file)
+            # All scans of a progressive JPEG are held at its full size, whatever comes of them.
+            if max_size is not None and not image.info.get("progressive"):
+                _decode_smaller(image, max_size)
+            return image.width * image.height
+    except Exception:  # of what is damaged, or no picture; `load` says which
+        return None
+
+
 class _UnknownError(ImageError):
     """No reader knows the file."""
 
