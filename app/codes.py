@@ -22,6 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import models
 from app import images
@@ -147,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
         name: [replace(code, ground=grounds[name]) for code in own]
         for name, own in checkpoint.styles.items()
     } | {name: choice.codes for name, choice in chosen.items()}
-    kept = checkpoint.record.get("codes", {})
+    kept = _chosen_before(checkpoint.record)
     record = checkpoint.record | {"codes": kept | record_of(chosen, kept)}
     try:
         models.save_checkpoint(out, checkpoint.network, codes, record)
@@ -161,6 +162,16 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(f"{name}: accuracy on training photos, a code: {shares}")
     return 0
+
+
+def _chosen_before(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a record says of codes, as far as it is of the form that `record_of` gives it."""
+    codes = record.get("codes")
+    return {
+        name: about
+        for name, about in (codes.items() if isinstance(codes, dict) else ())
+        if isinstance(about, dict) and isinstance(about.get("from", []), list)
+    }
 
 
 def _write_sheets(chooser: Chooser, folder: Path, candidates: int) -> int:

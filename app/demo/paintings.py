@@ -65,11 +65,23 @@ def learned_from(record: Mapping[str, Any]) -> dict[str, str]:
 
 def _of_many(record: Mapping[str, Any], style: str) -> int:
     """Which of a style's codes is of many pictures, the first being 1."""
-    codes = record.get("codes")
-    about = codes.get(style) if isinstance(codes, Mapping) else None
-    files = about.get("from", ()) if isinstance(about, Mapping) else ()
+    files = _files(record).get(style, [])
     own = (number for number, file in enumerate(files, 1) if str(file).startswith("own:"))
     return next(own, 1)
+
+
+def _files(record: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """By style, the file that each of its codes is of; whatever else a record says is passed over.
+
+    Nothing else is done with a record, so that no reader of checkpoints has checked it.
+    """
+    codes = record.get("codes")
+    about = {
+        style: one.get("from")
+        for style, one in (codes.items() if isinstance(codes, Mapping) else ())
+        if isinstance(one, Mapping)
+    }
+    return {style: files for style, files in about.items() if isinstance(files, list)}
 
 
 def _named(style: str, number: int) -> str:
@@ -78,10 +90,8 @@ def _named(style: str, number: int) -> str:
 
 def shown_by(record: Mapping[str, Any]) -> dict[str, str]:
     """What each code's painting shows, by the code's name ("monet:2"); nothing of unknown ones."""
-    codes = record.get("codes")
     found: dict[str, str] = {}
-    for style, about in codes.items() if isinstance(codes, Mapping) else ():
-        files = about.get("from", ()) if isinstance(about, Mapping) else ()
+    for style, files in _files(record).items():
         for number, file in enumerate(files, 1):
             shows = _SHOW.get(Path(str(file)).stem)
             if shows:

@@ -691,6 +691,14 @@ def test_a_code_of_many_pictures_is_named_wherever_it_stands() -> None:
     assert learned_from({"added": record["added"]}) == {"tarot": cards}
 
 
+@pytest.mark.parametrize("codes", [5, [1], {"tarot": 5}, {"tarot": {"from": 5}}, {"tarot": None}])
+def test_a_record_of_another_form_says_nothing_of_codes(codes: object) -> None:
+    added = {"tarot": {"learned_from": {"tarot": [74]}}, "monet": 3}
+    cards = "74 tarot cards by Pamela Colman Smith"
+    assert learned_from({"codes": codes, "added": added}) == {"tarot": cards}
+    assert learned_from({"codes": codes, "added": codes}) == {}
+
+
 def test_rest_begins_once_after_each_stretch_of_work() -> None:
     jobs = Jobs()
     rest, time, rests = server.Rest(jobs), 1000.0, []
