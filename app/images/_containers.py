@@ -18,6 +18,8 @@ from app.images._picture import ImageError, TooLargeError
 
 # Of a JPEG: cameras write 1, progressive encoders about 10. Each passes over all of the picture.
 MOST_SCANS = 100
+# Pixels times scans: some four seconds. The largest pictures may have as many as encoders write.
+MOST_SCANNED, LEAST_SCANS = 4 * 10**9, 30
 # Bytes that all texts and profiles of a PNG may have together.
 LONGEST_TEXT = 8 * 2**20
 # Of an icon, and of a GIF or TIFF: counting them takes time for each.
@@ -30,6 +32,8 @@ MOST_SEGMENTS = 5000
 MOST_PADDING = 2**20
 # Of a PPM: bytes up to its size, and comments among the numbers of a plain one.
 LONGEST_HEADER, MOST_COMMENTS = 2**16, 1000
+# And bytes of one in digits, which Pillow reads in Python: each four megabytes take a second.
+LONGEST_PLAIN = 24 * 2**20
 # Bytes of a BMP whose pixels are run lengths; each four megabytes take some seconds.
 LONGEST_RUNS = 8 * 2**20
 # Strips or tiles of a TIFF: of a hundred megapixels 24,000 tiles of 64 x 64.
@@ -205,7 +209,7 @@ def _jpeg(file: BinaryIO) -> Iterator[Size]:
             _, _, height, width = _unpacked(file, ">HBHH")
             yield width, height
             if mark in (0xFFC2, 0xFFC6, 0xFFCA, 0xFFCE):
-                _count_scans(file, place)
+                _count_scans(file, place, width * height)
             return
         if mark in (0xFFD9, 0xFFDA):
             return
@@ -214,16 +218,16 @@ def _jpeg(file: BinaryIO) -> Iterator[Size]:
     raise _Bomb(_TOO_MANY_PARTS)
 
 
-def _count_scans(file: BinaryIO, place: int | None) -> None:
-    scans = 0
+def _count_scans(file: BinaryIO, place: int | None, pixels: int) -> None:
+    scans, most = 0, min(MOST_SCANS, max(LEAST_SCANS, MOST_SCANNED // max(pixels, 1)))
     while place is not None:
         (mark,) = _unpacked(file, ">H", place)
         if mark == 0xFFD9:
             return
         (length,) = _unpacked(file, ">H")
         scans += mark == 0xFFDA
-        if scans > MOST_SCANS:
-            raise _Bomb(f"is damaged: a JPEG of more than {MOST_SCANS} scans")
+        if scans > most:
+            raise _Bomb(f"is damaged: a JPEG of more than {most} scans")
         place = _next_marker(file, place + 2 + length)
 
 
@@ -253,6 +257,9 @@ def _ppm(file: BinaryIO) -> Iterator[Size]:
     yield int(numbers[0]), int(numbers[1])
     file.seek(0)
     if file.read(2) in (b"P1", b"P2", b"P3"):
+        if file.seek(0, 2) > LONGEST_PLAIN:
+            raise _Bomb(f"is a PPM of more than {LONGEST_PLAIN >> 20} MB of digits; save it as PNG")
+        file.seek(2)
         comments = 0
         while data := file.read(2**20):
             comments += data.count(b"#")

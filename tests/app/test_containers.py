@@ -180,8 +180,8 @@ def text(kind: bytes, size: int) -> bytes:
     return chunk(kind, head + zlib.compress(bytes(size), 9))
 
 
-def scans(count: int, kind: bytes = b"\xff\xc2") -> bytes:
-    frame = kind + struct.pack(">HBHHB", 11, 8, 5000, 5000, 1) + b"\x01\x11\0"
+def scans(count: int, kind: bytes = b"\xff\xc2", side: int = 5000) -> bytes:
+    frame = kind + struct.pack(">HBHHB", 11, 8, side, side, 1) + b"\x01\x11\0"
     scan = (
         b"\xff\xda" + struct.pack(">HBBB", 8, 1, 1, 0) + b"\0\0\0" + b"\x12\xff\0\x34\xff\xd0\x56"
     )
@@ -194,6 +194,7 @@ BOMBS = {
     "profile": png(16, 16, text(b"iCCP", 50 * 2**20)),
     "profile in an icon": icon(png(16, 16, text(b"iCCP", 50 * 2**20))),
     "scans": scans(5000),
+    "scans of a large picture": scans(60, side=9000),
     "empty segments": b"\xff\xd8" + b"\xff\xe5\0\2" * 600_000 + scans(1)[2:],
     "padding": b"\xff\xd8" + b"\xff" * 3_000_000 + scans(1)[2:],
     "nothing but padding": b"\xff\xd8" + b"\xff\0" * 3_000_000 + scans(1)[2:],
@@ -253,6 +254,13 @@ def test_a_bmp_of_millions_of_run_lengths_is_refused(coding: int) -> None:
     assert images.load(io.BytesIO(head + bytes(1024) + runs)).width == 16
     with pytest.raises(images.ImageError, match="more than 8 MB of run lengths; save it as PNG"):
         images.load(io.BytesIO(head + bytes(1024) + runs * 140_000))
+
+
+def test_a_ppm_of_millions_of_digits_is_refused() -> None:
+    plain = b"P3 40 30 255\n" + b"1 " * (3 * 40 * 30)
+    assert images.load(io.BytesIO(plain)).width == 40
+    with pytest.raises(images.ImageError, match="more than 24 MB of digits; save it as PNG"):
+        images.load(io.BytesIO(plain + b" " * (25 * 2**20)))
 
 
 def test_a_psd_of_a_few_resources_is_read() -> None:
