@@ -164,7 +164,7 @@ class Manifest:
     def key_of(self, output: Path) -> str | None:
         """The key that the file in that place was made with; None for a file of another origin."""
         made = self._made.get(self._name(output))
-        return made.get(digest(output)) if made else None
+        return made.get(digest(output)) if made and output.is_file() else None
 
     def note(self, output: Path, file: Path, key: str) -> None:
         """Note that `file`, made with `key`, is about to be moved to `output`."""

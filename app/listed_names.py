@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
-from app import images
+from app import globs, images
 
 _BYTE_ORDER_MARKS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -114,6 +114,6 @@ def _unquoted(text: str) -> str:
 
 def _is_there(name: str) -> bool:
     try:
-        return os.path.lexists(name) or (glob.has_magic(name) and any(glob.iglob(name)))
+        return os.path.lexists(name) or (glob.has_magic(name) and any(globs.matches(name)))
     except (OSError, ValueError):  # a name that this system cannot have
         return False

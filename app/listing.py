@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from app import images, listed_names
+from app import globs, images, listed_names
 from app.batch import Job
 
 
@@ -186,11 +186,11 @@ def pictures_named(
         nothing += "" if recursive else " (--recursive looks into its subfolders, too)"
     elif glob.has_magic(argument) and not path.exists():
         root = _glob_root(path)
-        matches = [Path(m) for m in sorted(glob.glob(argument, recursive=True))]
+        matches = [Path(m) for m in globs.matches(argument)]
         # Whoever writes *.nef wants those.
         raw = (kind := images.kind_of_name(argument)) is not None and kind.raw
         pictures = [m for m in matches if (raw or images.is_picture_name(m)) and m.is_file()]
-        # ** follows links, also round and round: the shortest way to a photo is taken.
+        # Links may lead to a photo in several ways: the shortest is taken.
         shortest = sorted(pictures, key=lambda picture: len(picture.parts), reverse=True)
         pictures = sorted({_photo(picture): picture for picture in shortest}.values())
         nothing, passed_over = f"{argument}: matches no picture", ()

@@ -5,7 +5,7 @@ them, or raises an `ImageError` whose one line names the file and the reason.
 """
 
 from app.images._exif import strip
-from app.images._folders import Listing, list_pictures, look_through
+from app.images._folders import Listing, folders_in, list_pictures, look_through
 from app.images._kinds import PICTURE_SUFFIXES, Kind, is_picture_name, kind_of_name
 from app.images._picture import (
     MAX_PIXELS,
@@ -33,6 +33,7 @@ __all__ = [
     "Picture",
     "TooLargeError",
     "flatten",
+    "folders_in",
     "gray",
     "is_picture_name",
     "kind_of_name",

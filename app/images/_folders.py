@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,14 +58,32 @@ def look_through(folder: str | os.PathLike, recursive: bool = False) -> Listing:
     return Listing(sorted(pictures), tuple(words))
 
 
+def folders_in(root: str | os.PathLike) -> Iterator[Path]:
+    """A folder and all below it, each once, as `look_through` follows links; without hidden ones
+    and those that cannot be read."""
+    for folder, _ in _folders(Path(root), True, {}, lambda _: None):
+        yield folder
+
+
 def _files(root: Path, recursive: bool, others: dict[str, list[Path]]) -> Iterator[Path]:
     """The files of the folders; links to folders that are not followed go to `others`."""
+    for folder, names in _folders(root, recursive, others, _raise_unreadable):
+        # Names that begin with a dot include the "._photo.jpg" that macOS leaves beside photos.
+        yield from (folder / name for name in names if not name.startswith("."))
+
+
+def _folders(
+    root: Path,
+    recursive: bool,
+    others: dict[str, list[Path]],
+    unreadable: Callable[[OSError], None],
+) -> Iterator[tuple[Path, list[str]]]:
     around = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}
     seen: set[tuple[int, int] | None] = set()
     waiting = deque([root])
     while waiting:
         links: list[Path] = []
-        for parent, folders, names in os.walk(waiting.popleft(), onerror=_raise_unreadable):
+        for parent, folders, names in os.walk(waiting.popleft(), onerror=unreadable):
             here = _identity(parent)
             if here is not None and here in seen:
                 folders.clear()
@@ -73,8 +91,7 @@ def _files(root: Path, recursive: bool, others: dict[str, list[Path]]) -> Iterat
             seen.add(here)
             folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
             links += [Path(parent, name) for name in folders if os.path.islink(f"{parent}/{name}")]
-            # Names that begin with a dot include the "._photo.jpg" that macOS leaves beside photos.
-            yield from (Path(parent, name) for name in names if not name.startswith("."))
+            yield Path(parent), names
         # Folders that lie here were read first, so that they go by their own names.
         for link in links:
             if (there := _identity(link)) is not None and there in around:

@@ -327,6 +327,19 @@ def test_a_manifest_of_nonsense_is_passed_over(photos):
     assert statuses(run(photos[:1], resume=True)) == ["done before"]
 
 
+def test_what_has_a_results_place_and_is_no_file_is_not_read(photos):
+    run(photos[:2])
+    for photo, make in zip(photos, (os.mkfifo, Path.mkdir), strict=False):
+        out(photo).unlink()
+        make(out(photo))
+    pipe, folder = run(photos[:2], resume=True)
+    assert pipe.status == "done"  # a pipe would have been waited for
+    assert (folder.status, folder.reason) == (
+        "failed",
+        f"{out(photos[1])}: cannot be written: Is a directory",
+    )
+
+
 def test_a_stop_finishes_what_is_painted_and_leaves_the_rest(photos):
     painted = []
 

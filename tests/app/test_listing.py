@@ -125,6 +125,20 @@ def test_a_glob_and_two_names_of_a_folder_give_each_photo_once(tmp_path, recursi
 
 
 @links
+def test_a_glob_among_links_that_lead_round_and_round_ends(tmp_path, monkeypatch):
+    """By every way through these three there is no end."""
+    root = touch(tmp_path / "all", "a.png", "sub/[b].png", ".hidden/c.png")
+    for place, target in (("self", "."), ("sub/up", ".."), ("sub/all", "../../all"), ("l", "l")):
+        (root / place).symlink_to(target, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    for pattern in ("all/**/*.png", "all/**", "**/*.png", "al?/**/**/*.png", "**/sub/../**/*.png"):
+        found = {job.input.name for job in listing.plan([pattern], tmp_path / "out").jobs}
+        assert found == {"a.png", "[b].png"}, pattern
+    with pytest.raises(CommandError, match="matches no picture"):
+        listing.plan(["all/**/*.jpg"], tmp_path / "out")
+
+
+@links
 def test_a_folder_that_is_itself_a_link_is_read(tmp_path):
     touch(tmp_path / "real", "a.png")
     (tmp_path / "link").symlink_to("real", target_is_directory=True)
