@@ -81,6 +81,12 @@ _PDF = Kind("a PDF document", _PAGES)
 _POSTSCRIPT = Kind("a PostScript drawing", _EXPORT)
 _JPEG_XR = Kind("a JPEG XR picture", _EXPORT)
 _PSB = Kind("a large Photoshop document (PSB)", _EXPORT)
+_PAM = Kind("a portable arbitrary map (PAM)", _EXPORT)
+_SUN = Kind("a Sun raster picture", _EXPORT)
+_MNG = Kind("an MNG animation", _EXPORT)
+_MIFF = Kind("a picture of ImageMagick's own (MIFF)", _EXPORT)
+_X11 = Kind("a picture of the X Window System", _EXPORT)
+_FARBFELD = Kind("a farbfeld picture", _EXPORT)
 _VIDEO = Kind("a video", "python -m app.video paints those")
 
 
@@ -117,6 +123,16 @@ _BY_SUFFIX = {
     **dict.fromkeys((".wmf", ".emf"), Kind("a Windows metafile", _EXPORT)),
     **dict.fromkeys((".icns",), Kind("an icon of macOS (ICNS)", _EXPORT)),
     **dict.fromkeys((".bpg",), Kind("a BPG picture", _EXPORT)),
+    **dict.fromkeys((".flif",), Kind("a FLIF picture", _EXPORT)),
+    **dict.fromkeys((".pam",), _PAM),
+    **dict.fromkeys((".ras", ".sun"), _SUN),
+    **dict.fromkeys((".mng", ".jng"), _MNG),
+    **dict.fromkeys((".miff",), _MIFF),
+    **dict.fromkeys((".xpm", ".xbm", ".xwd"), _X11),
+    **dict.fromkeys((".pcd",), Kind("a Kodak Photo CD picture", _EXPORT)),
+    **dict.fromkeys((".pict", ".pct"), Kind("a QuickDraw picture (PICT)", _EXPORT)),
+    **dict.fromkeys((".wbmp",), Kind("a wireless bitmap (WBMP)", _EXPORT)),
+    **dict.fromkeys((".ff",), _FARBFELD),
     **dict.fromkeys((".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".mpg", ".mpeg"), _VIDEO),
     **dict.fromkeys((".mts", ".m2ts", ".wmv", ".3gp"), _VIDEO),
 }
@@ -148,6 +164,14 @@ _BY_FIRST_BYTES = (
     (b"\xd7\xcd\xc6\x9a", Kind("a Windows metafile", _EXPORT)),
     (b"icns", Kind("an icon of macOS (ICNS)", _EXPORT)),
     (b"BPG\xfb", Kind("a BPG picture", _EXPORT)),
+    (b"FLIF", Kind("a FLIF picture", _EXPORT)),
+    (b"P7\n", _PAM),
+    (b"\x59\xa6\x6a\x95", _SUN),
+    (b"\x8aMNG", _MNG),
+    (b"\x8bJNG", _MNG),
+    (b"id=ImageMagick", _MIFF),
+    (b"/* XPM */", _X11),
+    (b"farbfeld", _FARBFELD),
     (b"FUJIFILMCCD-RAW", _raw("Fujifilm RAF")),
     (b"IIRO", _raw("Olympus ORF")),
     (b"IIRS", _raw("Olympus ORF")),

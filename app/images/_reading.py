@@ -335,6 +335,8 @@ def _read_tiff(file: BinaryIO, by_name: _kinds.Kind | None, name: str, max_pixel
             except ImageError as error:
                 if tiff.is_cut:
                     raise EOFError from error
+                if tiff.is_webp:  # which libtiff, as Pillow's packages have it, can't unpack
+                    raise tiff.refusal() from error
                 raise
         return _unpacked(tiff, file, name, _raw.exif(file))
 

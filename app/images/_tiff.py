@@ -25,7 +25,7 @@ logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)
 _BLOCK = 1 << 24  # bytes of samples unpacked at once
 _PAGES = 8  # that are looked at
 
-_BARE, _DEFLATE, _OLD_DEFLATE = 1, 8, 32946
+_BARE, _DEFLATE, _OLD_DEFLATE, _WEBP = 1, 8, 32946, 50001
 _LZW = 5
 _WHITE_IS_ZERO, _GRAY, _RGB, _CMYK, _LAB = 0, 1, 2, 5, 8
 _CHANNELS = {_WHITE_IS_ZERO: 1, _GRAY: 1, _RGB: 3, _CMYK: 4, _LAB: 3}
@@ -136,6 +136,11 @@ class Tiff:
         end = self._tiff.filehandle.size
         parts = zip(self.page.dataoffsets, self.page.databytecounts, strict=False)
         return any(offset + count > end for offset, count in parts)
+
+    @property
+    def is_webp(self) -> bool:
+        """Whether its parts are WebP pictures."""
+        return int(self.page.compression) == _WEBP
 
     def pillow_reads(self) -> bool:
         """Whether Pillow reads the page, and reads it right."""

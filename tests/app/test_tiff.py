@@ -1,7 +1,9 @@
 """TIFF: every combination of samples, planes, parts and compressions, right or refused by name."""
 
 import functools
+import io
 import itertools
+import struct
 import zlib
 from pathlib import Path
 
@@ -274,3 +276,20 @@ def test_too_many_pixels_are_refused_before_they_are_unpacked(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((60, 60, 3), np.float32), photometric="rgb")
     with pytest.raises(images.TooLargeError, match="has 60 x 60 pixels"):
         images.load(tmp_path / "a.tif", max_pixels=3599)
+
+
+def test_a_tiff_of_webp_parts_is_called_by_its_name(tmp_path):
+    """libtiff says of it what it says of a damaged one."""
+    part = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(part, "WEBP", lossless=True)
+    data = part.getvalue()
+    tags = [(256, 16), (257, 16), (258, 8), (259, 50001), (262, 2), (273, 122), (277, 3)]
+    tags += [(278, 16), (279, len(data))]
+    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    head = struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + table + bytes(4)
+    (tmp_path / "a.tif").write_bytes(head + data)
+    assert len(head) == 122
+    try:
+        assert images.load(tmp_path / "a.tif").width == 16  # where libtiff has it
+    except images.ImageError as error:
+        assert "compressed with webp, which is not read" in str(error)
