@@ -198,11 +198,11 @@ def _jpeg(file: BinaryIO) -> Iterator[Size]:
         (mark,) = _unpacked(file, ">H", place)
         if mark >> 8 != 0xFF or mark & 0xFF in (0x00, 0xFF):
             after = _next_marker(file, place + 1)
-            if after is None:
-                return
-            padding += after - place
+            padding += (file.seek(0, 2) if after is None else after) - place
             if padding > MOST_PADDING:
                 raise _Bomb("is damaged: more than a megabyte lies between its parts")
+            if after is None:
+                return
             place = after
             continue
         if 0xFFC0 <= mark <= 0xFFCF and mark not in (0xFFC4, 0xFFC8, 0xFFCC):

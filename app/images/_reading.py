@@ -104,6 +104,8 @@ def pixels_unpacked(path: str | os.PathLike, max_size: int | None = None) -> int
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # Some readers take in much more than a header.
+            _containers.check(file, str(path), MAX_PIXELS)
             image = _opened(file)
             # All scans of a progressive JPEG are held at its full size, whatever comes of them.
             if max_size is not None and not image.info.get("progressive"):

@@ -198,6 +198,7 @@ BOMBS = {
     "empty segments": b"\xff\xd8" + b"\xff\xe5\0\2" * 600_000 + scans(1)[2:],
     "padding": b"\xff\xd8" + b"\xff" * 3_000_000 + scans(1)[2:],
     "nothing but padding": b"\xff\xd8" + b"\xff\0" * 3_000_000 + scans(1)[2:],
+    "padding to its end": b"\xff\xd8\xff\xe0\0\x04ab" + b"\xff" * 3_000_000,
     "scans, arithmetic": scans(200, b"\xff\xca"),
     "components": jpeg_2000(16, 16, components=16_000),
     "icon of many pictures": struct.pack("<HHH", 0, 1, 65_535) + bytes(16 * 65_535),

@@ -95,3 +95,9 @@ def test_how_many_pixels_a_file_will_be_is_told_by_its_header(tmp_path):
     assert images.pixels_unpacked(tmp_path / "many scans.jpg", max_size=200) == 800 * 600
     assert images.pixels_unpacked(tmp_path / "a.png", max_size=200) == 800 * 600
     assert images.pixels_unpacked(tmp_path / "b.png") is None
+
+
+def test_what_no_picture_needs_is_not_opened_to_be_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("it was opened"))
+    (tmp_path / "padded.jpg").write_bytes(b"\xff\xd8" + b"\xff" * 3_000_000)
+    assert images.pixels_unpacked(tmp_path / "padded.jpg") is None
