@@ -198,9 +198,9 @@ def _curve(table: object) -> tuple[int, ...] | None:
 def _of_png(data: bytes) -> Told:
     chunks = dict(_chunks(data))
     if len(chunks.get(b"cICP", b"")) >= 4:
-        primaries, transfer, matrix, full = chunks[b"cICP"][:4]
-        told = _of_points(primaries, transfer)
-        is_whole = primaries in _PRIMARIES and transfer in _CURVES
+        ends, transfer, matrix, full = chunks[b"cICP"][:4]
+        told = _of_points(ends, transfer)
+        is_whole = ends in _PRIMARIES and transfer in _CURVES
         # Before a profile and all else (PNG, third edition, 4.3) where it tells all; a picture of
         # brightness and differences (a matrix) is none of PNG's.
         if told.space is not None and matrix == 0 and (is_whole or b"iCCP" not in chunks):
