@@ -178,13 +178,17 @@ def pictures_named(
     if not argument:
         raise CommandError("an empty name among the photos")
     path = Path(argument)
-    if path.is_dir():
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except OSError:  # a name that is too long, say: it fails by itself, and alone
+        return [(path, Path())]
+    if is_folder:
         root = path
         listing = images.look_through(path, recursive)
         pictures, passed_over = listing.pictures, listing.passed_over
         nothing = f"{argument}: no picture in this folder"
         nothing += "" if recursive else " (--recursive looks into its subfolders, too)"
-    elif glob.has_magic(argument) and not path.exists():
+    elif glob.has_magic(argument) and not is_there:
         root = _glob_root(path)
         matches = [Path(m) for m in globs.matches(argument)]
         # Whoever writes *.nef wants those.

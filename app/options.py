@@ -9,6 +9,9 @@ from app import images
 from models.precision import AUTO, PRECISIONS, Precision
 
 
+_MOST = 10**12  # of anything that is counted here; more is a slip
+
+
 def positive(text: str) -> int:
     """A whole number above 0, for argparse."""
     try:
@@ -17,6 +20,8 @@ def positive(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
+    if value > _MOST:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST}, got {text!r}")
     return value
 
 

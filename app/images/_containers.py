@@ -24,6 +24,9 @@ MOST_SCANNED, LEAST_SCANS = 4 * 10**9, 30
 LONGEST_TEXT = 8 * 2**20
 # Of an icon, and of a GIF or TIFF: counting them takes time for each.
 MOST_ENTRIES, MOST_FRAMES = 1000, 100_000
+# Bytes of a GIF's comments and of a JPEG's EXIF blocks, to which Pillow adds each anew: the time
+# grows by their square.
+LONGEST_COMMENT = 2**20
 # Chunks, blocks and boxes of other files; a photo's has some thousands.
 MOST_PARTS = 500_000
 # Segments of a JPEG before its pixels; the longest profile has 255, and extended XMP some hundreds.
@@ -192,8 +195,9 @@ _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 
 
 def _jpeg(file: BinaryIO) -> Iterator[Size]:
-    """The size, and how many scans there are of a progressive one."""
-    place, padding = 2, 0
+    """The size, what lies before the pixels, and how many scans there are of a progressive one."""
+    place, padding, exif = 2, 0, 0
+    scanned = None  # pixels of a progressive one
     for _ in range(MOST_SEGMENTS):
         (mark,) = _unpacked(file, ">H", place)
         if mark >> 8 != 0xFF or mark & 0xFF in (0x00, 0xFF):
@@ -209,11 +213,16 @@ def _jpeg(file: BinaryIO) -> Iterator[Size]:
             _, _, height, width = _unpacked(file, ">HBHH")
             yield width, height
             if mark in (0xFFC2, 0xFFC6, 0xFFCA, 0xFFCE):
-                _count_scans(file, place, width * height)
-            return
+                scanned = width * height
+        if mark == 0xFFDA and scanned is not None:
+            _count_scans(file, place, scanned)
         if mark in (0xFFD9, 0xFFDA):
             return
-        (length,) = _unpacked(file, ">H")
+        (length,) = _unpacked(file, ">H", place + 2)
+        if mark == 0xFFE1 and file.read(6) == b"Exif\0\0":
+            exif += length
+            if exif > LONGEST_COMMENT:
+                raise _Bomb(f"is damaged: more than {LONGEST_COMMENT >> 10} KB of EXIF data")
         place += 2 + length
     raise _Bomb(_TOO_MANY_PARTS)
 
@@ -347,12 +356,15 @@ def _gif(file: BinaryIO) -> Iterator[Size]:
     yield _unpacked(file, "<HH", 6)
     (flags,) = _unpacked(file, "B")
     file.seek(13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0))
-    left_over = MOST_PARTS
+    left_over, comments = MOST_PARTS, 0
     for _ in range(MOST_FRAMES):
         kind = file.read(1)
         while kind == b"\x21":
-            file.read(1)
+            is_comment, start = file.read(1) == b"\xfe", file.tell()
             left_over = _skip_blocks(file, left_over)
+            comments += file.tell() - start if is_comment else 0
+            if comments > LONGEST_COMMENT:
+                raise _Bomb(f"is damaged: more than {LONGEST_COMMENT >> 10} KB of comments")
             kind = file.read(1)
         if kind != b"\x2c":
             return
@@ -418,16 +430,16 @@ def _size24(head: bytes, at: int) -> Size:
 
 def _jpeg_2000(file: BinaryIO, place: int = 0, end: int = 2**63) -> Iterator[Size]:
     """The codestream's own size, which the box around it may contradict."""
-    for kind, start, _ in _boxes(file, place, end):
+    for kind, start, over in _boxes(file, place, end):
         if kind == b"jp2c":
             yield from _codestream(file, start)
             return
         if kind == b"jp2h":
-            for inner, inside, _ in _boxes(file, start, start + 4096):
+            # All of them: its reader goes through each.
+            for inner, inside, _ in _boxes(file, start, over):
                 if inner == b"ihdr":
                     height, width = _unpacked(file, ">II", inside)
                     yield width, height
-                    break
 
 
 def _codestream(file: BinaryIO, place: int = 0) -> Iterator[Size]:
@@ -459,6 +471,7 @@ def _boxes(file: BinaryIO, place: int, end: int) -> Iterator[tuple[bytes, int, i
             return
         yield kind, start, place + length
         place += length
+    raise _Bomb(_TOO_MANY_PARTS)
 
 
 # --- HEIF and AVIF

@@ -308,3 +308,10 @@ def test_a_name_that_was_meant_with_its_blanks_and_quotes_keeps_them(tmp_path, m
 def test_a_list_without_a_name_is_refused(photos, monkeypatch, data):
     with pytest.raises(CommandError, match="no name in it"):
         read(photos, monkeypatch, data)
+
+
+def test_a_name_that_is_too_long_fails_alone(tmp_path):
+    touch(tmp_path, "a.png")
+    names = [str(tmp_path / "a.png"), "x" * 100_000]
+    plan = listing.plan([], tmp_path / "out", listed=names)
+    assert [job.input.name for job in plan.jobs] == ["a.png", names[1]]
