@@ -8,7 +8,6 @@ import sys
 from app import images
 from models.precision import AUTO, PRECISIONS, Precision
 
-
 _MOST = 10**12  # of anything that is counted here; more is a slip
 
 
