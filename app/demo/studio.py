@@ -370,8 +370,9 @@ def sentence(error: BaseException) -> str | None:
     if isinstance(error, RefusedError):
         return str(error)
     if isinstance(error, ImageError):
-        # The file's path on this machine is nothing to a visitor.
-        return f"{Path(error.name).name} {error.reason}."
+        # The file's path on this machine is nothing to a visitor, nor is a command line.
+        reason = error.reason.replace("python -m app.video", "the tab Video clip")
+        return f"{Path(error.name).name} {reason}."
     if isinstance(error, ValueError):
         text = images.one_line(str(error))
         return f"{text[:1].upper()}{text[1:]}."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.test_friend import DESKTOP, PHONE, said
+from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
 from tests.browser.test_page import choose, download, painted, upload
 from tests.demo_server import free_port
 from tests.patience import PATIENCE
@@ -83,6 +83,27 @@ def test_a_wish_without_a_connection_waits_for_it(open_page, photos):
     painted(page, wish)
     assert download(page)[0] == "cat-stripes-2.png"
     page.get_by_text(LOST).wait_for(state="hidden")
+    open_page.wrong.clear()  # the browser logs what it could not reach
+
+
+def test_a_stop_without_a_connection_is_told_to_the_server_once_there_is_one(
+    open_page, photos, slow, server
+):
+    page = open_page(**PHONE)
+    page.get_by_role("tab", name="Many photos").click()
+    page.locator("#photos input[type=file]").set_input_files([photos / "cat.png"])
+    page.locator("#photos").get_by_text("cat").first.wait_for()
+    slow.clear()
+    slow.begun.clear()
+    page.get_by_role("button", name="Paint them all").click()
+    assert slow.begun.wait(PATIENCE)
+    page.route("**/run/predict", lambda route: route.abort())
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped.", exact=True).first.wait_for()
+    at_rest(page)
+    assert len(server.jobs) == 1, "the server has not heard of it"
+    page.unroute("**/run/predict")
+    page.locator("#report").get_by_text("Stopped: 0 photos painted, 1 left out").wait_for()
     open_page.wrong.clear()  # the browser logs what it could not reach
 
 

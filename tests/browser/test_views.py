@@ -162,6 +162,7 @@ def bad(tmp_path_factory, photos: Path) -> dict[str, str]:
         "paper.pdf.jpg": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "paper.pdf.jpg is a PDF"),
         "head.jpg": (whole.getvalue()[:300], "head.jpg"),
         "phone.heic": (b"\0\0\0\x18ftypheic\0\0\0\0heicmif1" + bytes(64), "phone.heic"),
+        "walk.mp4": (b"\0\0\0\x18ftypmp42", "walk.mp4 is a video; the tab Video clip paints those"),
         "huge.png": (empty_png(14_000, 9_000), "huge.png has 14000 x 9000 pixels"),
     }
     for name, (data, _) in made.items():
@@ -209,6 +210,8 @@ def test_a_stopped_batch_keeps_what_was_finished(page, photos, painter, monkeypa
     files = [photos / name for name in ("cat.png", "coffee.jpg", "painting.png")]
     page.locator("#photos input[type=file]").set_input_files(files)
     page.locator("#photos").get_by_text("painting").first.wait_for()
+    page.get_by_role("button", name="Choose others").first.wait_for()
+    assert "image/*" in page.locator("#photos input[type=file]").get_attribute("accept")
     choose(page, "dots")
     monkeypatch.setattr(painter, "paint", paint_one)
     page.get_by_role("button", name="Paint them all").click()

@@ -5,8 +5,8 @@ const key = `picture:${what}`;
 const { pictures, store } = repaint;
 
 // source: the file that was chosen, or a smaller one that was kept of it. path: on the server of that
-// number. chosen: what is shown.
-const empty = () => ({ source: null, turn: 0, crop: null, file: null, preview: null, width: 0, height: 0, side: 0, path: null, server: null });
+// number. stamp: tells what is chosen from all that was, or will be, after a reload, too.
+const empty = () => ({ source: null, turn: 0, crop: null, file: null, preview: null, width: 0, height: 0, side: 0, path: null, server: null, stamp: 0 });
 let chosen = empty();
 let past = []; // what was painted over, to go back to
 let aborting = new AbortController();
@@ -50,6 +50,7 @@ function place(quietly = false) {
   bar.removeAttribute("value");
   one.name = one.source.name;
   one.path = null;
+  if (!quietly) one.stamp = Date.now();
   show();
   uploading = (async () => {
     try {
@@ -57,8 +58,9 @@ function place(quietly = false) {
       Object.assign(one, await pictures.prepare(one.source, pictures.side(size), one.turn, one.crop));
       if (signal.aborted) return;
       show();
-      store.set(key, { file: one.file, name: one.source.name, width: one.width, height: one.height, side: one.side });
-      if (!quietly) repaint.director.pictured(what, false);
+      store.set(key, { file: one.file, name: one.source.name, width: one.width, height: one.height, side: one.side, stamp: one.stamp });
+      if (quietly) repaint.director.measured();
+      else repaint.director.pictured(what, false);
       const told = (part) => {
         bar.value = part;
         $(".size").textContent = part < 1 ? `Uploading: ${Math.round(100 * part)} %` : `${one.width || "…"} × ${one.height || "…"} px`;
@@ -120,6 +122,7 @@ repaint.photos[what] = {
   get there() { return Boolean(chosen.source || chosen.path); },
   get size() { return [chosen.width, chosen.height]; },
   get url() { return element.dataset.url; },
+  get stamp() { return chosen.stamp; },
   give,
   remove,
   complain,
@@ -136,7 +139,7 @@ repaint.photos[what] = {
   use(one) {
     past.push(chosen);
     aborting.abort();
-    chosen = { ...empty(), ...one, server: repaint.connection.server };
+    chosen = { ...empty(), ...one, server: repaint.connection.server, stamp: Date.now() };
     if (!one.path) { // it has that no longer
       chosen.source = new File([one.preview], one.name, { type: one.preview.type });
       place();
@@ -144,7 +147,7 @@ repaint.photos[what] = {
     }
     complain("");
     bar.hidden = true;
-    store.set(key, { file: one.preview, name: one.name, width: one.width, height: one.height, side: 0 });
+    store.set(key, { file: one.preview, name: one.name, width: one.width, height: one.height, side: 0, stamp: chosen.stamp });
     show();
     tell({ path: one.path, name: one.name, width: one.width, height: one.height });
   },
@@ -168,11 +171,16 @@ repaint.photos[what] = {
     for (const note of answer.notes) repaint.director.say(note);
     repaint.director.measured();
   },
-  async restore() {
+  // What is to be restored, where nothing is chosen yet.
+  async kept() {
     const kept = await store.get(key);
-    if (!kept?.file || chosen.source || chosen.path) return false;
-    chosen = { ...empty(), source: new File([kept.file], kept.name, { type: kept.file.type }) };
-    await place();
+    return kept?.file && !chosen.source && !chosen.path ? kept : null;
+  },
+  async restore(quietly) {
+    const kept = await this.kept();
+    if (!kept) return false;
+    chosen = { ...empty(), source: new File([kept.file], kept.name, { type: kept.file.type }), stamp: kept.stamp };
+    await place(quietly);
     if (kept.side && chosen.file) Object.assign(chosen, { width: kept.width, height: kept.height, side: kept.side });
     return true;
   },
@@ -186,7 +194,7 @@ $(".undo").addEventListener("click", () => {
   aborting.abort();
   chosen = before;
   show();
-  store.set(key, { file: chosen.file ?? chosen.preview, name: chosen.name, width: chosen.width, height: chosen.height, side: chosen.side });
+  store.set(key, { file: chosen.file ?? chosen.preview, name: chosen.name, width: chosen.width, height: chosen.height, side: chosen.side, stamp: chosen.stamp });
   if (chosen.server === repaint.connection.server) tell({ path: chosen.path, name: chosen.name, width: chosen.width, height: chosen.height });
   else again().then((is) => repaint.director.pictured(what, is));
 });

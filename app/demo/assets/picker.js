@@ -1,9 +1,20 @@
 const radios = [...element.querySelectorAll("input[type=radio]")];
 
+const row = element.querySelector(".groups");
+
+// The chosen one is seen where the row is longer than the screen.
+function seen(one) {
+  const group = one?.closest(".group");
+  if (!group) return;
+  const [box, all] = [one.parentElement.getBoundingClientRect(), row.getBoundingClientRect()];
+  if (box.left < all.left || box.right > all.right) row.scrollLeft = group.offsetLeft - row.offsetLeft - 8;
+}
+
 function show() {
   for (const radio of radios) radio.checked = radio.value === props.value;
   const chosen = radios.find((radio) => radio.checked);
   element.querySelector(".chosen").textContent = chosen?.dataset.title ?? "";
+  seen(chosen);
 }
 
 for (const radio of radios) {
@@ -15,8 +26,3 @@ for (const radio of radios) {
 element.querySelector(".every").addEventListener("click", () => repaint.director.every());
 watch("value", show);
 show();
-// The chosen one is seen where the row is longer than the screen.
-const row = element.querySelector(".groups");
-const first = radios.find((radio) => radio.checked);
-if (first && row.scrollWidth > row.clientWidth)
-  row.scrollLeft = first.closest(".group")?.offsetLeft - row.offsetLeft - 8;

@@ -11,14 +11,15 @@ function move(part) {
   const ratio = after.naturalWidth / after.naturalHeight || 1;
   const width = Math.min(box.width, after.clientHeight * ratio || box.width);
   const left = (box.width - width) / 2;
-  frame.style.setProperty("--from", `${left + (width * part) / 100}px`);
+  const places = { left, wide: width, from: left + (width * part) / 100 };
+  for (const [name, place] of Object.entries(places)) frame.style.setProperty(`--${name}`, `${place}px`);
 }
 
 at.addEventListener("input", () => move(Number(at.value)));
 // A range of that height is not dragged from everywhere in every browser.
 frame.addEventListener("pointerdown", (event) => {
   if (event.target !== at) return;
-  const box = () => frame.getBoundingClientRect();
+  const box = () => at.getBoundingClientRect();
   const follow = (moved) => move(Math.min(100, Math.max(0, (100 * (moved.clientX - box().left)) / box().width)));
   const stop = () => {
     removeEventListener("pointermove", follow);

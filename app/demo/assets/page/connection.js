@@ -16,6 +16,7 @@ repaint.connection = (() => {
   let cut = false; // something has failed by it, and nothing was answered since
   let returning = null;
   let failing = 0;
+  let unheard = null; // a Stop that the server is to be told of
   let stream = null; // what cuts the one that is open
   const unanswered = new Set(); // events, by their names
 
@@ -41,14 +42,18 @@ repaint.connection = (() => {
   async function look() {
     for (;;) {
       const found = await read("gradio_api/app_id");
-      if (found?.app_id === server) return;
-      const config = found && (await read("config"));
-      if (config) {
-        // A server with another page: this one can ask nothing of it.
-        if (plan(config) !== planned) location.reload();
-        server = found.app_id;
-        repaint.director.replaced();
-        return;
+      if (found?.app_id === server) {
+        if (await stopped()) return;
+      } else if (found) {
+        const config = await read("config");
+        if (config) {
+          // A server with another page: this one can ask nothing of it.
+          if (plan(config) !== planned) location.reload();
+          server = found.app_id;
+          unheard = null; // it has nothing to stop
+          repaint.director.replaced();
+          return;
+        }
       }
       await pause(PAUSE);
     }
@@ -58,6 +63,26 @@ repaint.connection = (() => {
   function back() {
     returning ??= look().finally(() => { returning = null; });
     return returning;
+  }
+
+  // Whether there is no Stop any more of which the server has not heard: without a connection it goes
+  // on with what was stopped. Told after a newer wish, it would end that.
+  async function stopped() {
+    while (unheard) {
+      const request = unheard;
+      if (!(await tried(...request))) return false;
+      if (unheard === request) unheard = null;
+    }
+    return true;
+  }
+
+  async function stop(...request) {
+    const answer = returning ? null : await tried(...request);
+    if (answer) return answer;
+    unheard = request;
+    back();
+    repaint.director.stopped();
+    return Response.json({ data: [] });
   }
 
   async function join(...request) {
@@ -150,8 +175,7 @@ repaint.connection = (() => {
       beat(what);
       return new Response(new ReadableStream());
     }
-    // What is to be stopped has ended with the connection.
-    if (pathname.endsWith("/run/predict")) return (await tried(what, options)) ?? Response.json({ data: [] });
+    if (pathname.endsWith("/run/predict")) return stop(what, options);
     return ask(what, options);
   };
 

@@ -55,6 +55,10 @@ repaint.director = (() => {
     if (kind !== "preview") repaint.stage.progress(true);
   }
 
+  // What tells the pictures that are chosen from others.
+  const PICTURES = ["photo", "painting", "second_painting"];
+  const stamps = () => PICTURES.map((name) => repaint.photos[name]?.stamp ?? 0);
+
   // What the visitor has chosen, in words, for the settings' names.
   function styleName() {
     return document.querySelector("#styles input:checked")?.dataset.title ?? "";
@@ -125,10 +129,10 @@ repaint.director = (() => {
   async function remember(one) {
     const [before, after] = await Promise.all(
       [one.before, one.after].map(async (url) => (await fetch(repaint.pictures.address(url))).blob()));
-    const { id, label, name, facts, png, jpg } = one;
-    history = [{ id, before, after, name: label, file: name, facts, png, jpg, values: JSON.parse(one.values) }, ...history.filter((old) => old.id !== id)].slice(0, HISTORY);
-    repaint.result.history(history, back);
+    const { id, label, name, facts, png, jpg, of } = one;
+    history = [{ id, before, after, name: label, file: name, facts, png, jpg, of, values: JSON.parse(one.values) }, ...history.filter((old) => old.id !== id)].slice(0, HISTORY);
     await repaint.store.set("history", history);
+    repaint.result.history(history, back);
   }
 
   function back(one) {
@@ -160,7 +164,7 @@ repaint.director = (() => {
     seconds[`${size()}`] = answer.full_seconds;
     const one = {
       id: Date.now(), kind: own ? answer.kind : "example", label, name: answer.name, chip, facts: answer.facts,
-      before: answer.before ?? photo().url, after: answer.after, values: wished, strength: setting("strength"),
+      before: answer.before ?? photo().url, after: answer.after, values: wished, strength: setting("strength"), of: stamps(),
     };
     page().dataset.shown = answer.wish;
     const drawn = repaint.stage.show(one);
@@ -224,7 +228,11 @@ repaint.director = (() => {
     every(answer) {
       for (const [style, url] of Object.entries(answer.pictures ?? {}))
         for (const input of document.querySelectorAll("#styles input"))
-          if (input.value === style) input.nextElementSibling.src = repaint.pictures.address(url);
+          if (input.value === style) {
+            const picture = input.nextElementSibling;
+            picture.dataset.usual ??= picture.src;
+            picture.src = repaint.pictures.address(url);
+          }
       if (answer.kind === "gone" && !everyAgain) {
         everyAgain = true;
         sendPictures().then(every);
@@ -251,6 +259,7 @@ repaint.director = (() => {
   }
 
   function apply(wanted) {
+    if (!applying && JSON.stringify(wanted) === JSON.stringify(values)) return; // nothing would change
     applying = wanted;
     repaint.channels.apply();
   }
@@ -270,7 +279,7 @@ repaint.director = (() => {
   function measured() {
     if (mode === "video") { repaint.video?.measured(); return; }
     if (mode !== "one" || !photo()?.there || running) {
-      if (!running) repaint.desk?.about(mode === "one" && !photo()?.there ? "Choose a photo, then tap a style." : "");
+      if (!running) repaint.desk?.about(mode === "one" ? "Choose a photo, then tap a style." : "Choose photos, and a style for them all.");
       return;
     }
     let [width, height] = photo().size;
@@ -290,15 +299,20 @@ repaint.director = (() => {
     if (!wanted) {
       try { wanted = JSON.parse(localStorage.getItem(SETTINGS)); } catch { /* what is no setting is none */ }
     }
-    if (wanted) apply(known(wanted));
+    wanted = wanted ? known(wanted) : defaults;
+    if (wanted !== defaults) apply(wanted);
     const pending = localStorage.getItem(PENDING);
     history = ((await repaint.store.get("history")) ?? []).filter((one) => one.after instanceof Blob);
     repaint.result.history(history, back);
-    for (const name of ["painting", "second_painting"]) await repaint.photos[name]?.restore();
     const last = history[0];
-    const restored = photo().there ? false : await photo().restore();
-    if (restored && last && !pending && wish === 0) present(last);
+    const kept = await photo().kept();
+    const is = kept && !pending && wish === 0 && last?.of?.[0] === kept.stamp;
+    if (is) present(last);
+    for (const name of ["painting", "second_painting"]) await repaint.photos[name]?.restore(true);
+    const restored = await photo().restore(is);
     if (restored && pending) want(pending, true);
+    // All that was painted last need not be painted again.
+    else if (restored && is && wish === 0 && JSON.stringify([last.of, last.values]) !== JSON.stringify([stamps(), wanted])) want("preview");
     page().dataset.ready = "yes";
   }
 
@@ -397,6 +411,8 @@ repaint.director = (() => {
     pictured(what, there, quietly = false) {
       if (what === "photo") {
         if (photo().there && photo().url && !there) repaint.stage.photo(photo().url);
+        // Styles that show the photo before show the example again.
+        if (!there && !quietly) for (const picture of document.querySelectorAll("#styles img[data-usual]")) picture.src = picture.dataset.usual;
         if (!photo().there) { ++wish; rest(); }
         page().classList.toggle("photo", photo().there);
         if (!quietly) seconds = {};
@@ -415,7 +431,12 @@ repaint.director = (() => {
       repaint.channels.stop();
       // What is finished of many comes still; of one there is nothing to wait for.
       if (mode === "one") { ++wish; rest(); say("Stopped."); page().classList.remove("everything"); }
-      else if (repaint.connection.cut) repaint[mode === "many" ? "batch" : "video"].heard({ kind: "stopped" });
+      else if (repaint.connection.cut) this.stopped();
+    },
+    // Without the server, from which nothing more is heard of it.
+    stopped() {
+      if (mode !== "one" && page().classList.contains("busy"))
+        repaint[mode === "many" ? "batch" : "video"].heard({ kind: "stopped" });
     },
     every() {
       if (!page().classList.contains("everything")) every();
@@ -452,6 +473,7 @@ repaint.director = (() => {
       repaint.desk.label(LABELS[name]);
       measured();
       if (name === "video") repaint.video.changed();
+      if (name === "many") repaint.batch.open();
     },
     working(is) { if (is) work("many"); else rest(); },
     heard(name, answer) { hearing[name]?.(answer); },
