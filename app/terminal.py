@@ -11,10 +11,21 @@ def show_anything() -> None:
     r"""From here on, a character that stdout or stderr can't show is printed as ``\u5317``, say.
 
     Terminals of another encoding than UTF-8 (Windows' code pages, the C locale) have no signs for
-    most of the world's names, and a print of one would raise. Every command calls it first.
+    most of the world's names, and a print of one would raise. Where there is no stdout or stderr
+    at all (a service, a window without a console), what is printed goes nowhere. Every command
+    calls it first.
     """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Else the next file that is opened would have this number, and libraries' messages.
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None without a console
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 

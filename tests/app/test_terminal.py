@@ -36,6 +36,13 @@ def test_a_program_without_a_console_starts():
     assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}).returncode == 0
 
 
+def test_a_program_whose_console_is_closed_prints_into_nothing():
+    """And no file that it opens gets the number of one, which libraries print to."""
+    program = PROGRAM + "import os\nassert os.open('.', os.O_RDONLY) > 2\n"
+    closed = ["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, program]
+    assert subprocess.run(closed, env={"PYTHONPATH": "."}).returncode == 0
+
+
 def test_names_are_unicode_and_files_the_system_s_whatever_the_locale():
     program = r"""
 import os
