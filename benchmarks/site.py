@@ -49,7 +49,7 @@ from app.painter import Painter
 from app.region_painter import RegionPainter
 from app.regions import Region
 from app.shipped import CHECKPOINT
-from app.site.build import write_service_worker
+from app.site.build import CARD, write_service_worker
 from app.site.serve import Handler, server
 from benchmarks.scale import seam_ratio
 from models.network import STRIDE
@@ -303,10 +303,10 @@ def compare(page: Page, painter: Painter, chosen: Sequence[Case]) -> list[dict[s
 
 
 def zipped(folder: Path) -> dict[str, float]:
-    """MB of the built page as a host sends it, gzipped where that helps."""
+    """MB of the built page as a host sends it to a visitor, gzipped where that helps."""
     sizes = {"ours": 0.0, "runtime": 0.0, "runtime with WebGPU": 0.0}
     for path in folder.rglob("*"):
-        if not path.is_file():
+        if not path.is_file() or path.name == CARD:
             continue
         content = path.read_bytes()
         size = min(len(content), len(gzip.compress(content, 9))) / 1e6

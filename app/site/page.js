@@ -244,6 +244,15 @@ function draw(canvas, picture) {
 
 // --- Photos and paintings
 
+// Shows a photo where its painting will be.
+async function seen(file) {
+  const image = await createImageBitmap(file);
+  const canvas = find("painted");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  find("frame").style.setProperty("--ratio", image.width / image.height);
+  canvas.getContext("2d").drawImage(image, 0, 0);
+}
+
 async function take(file) {
   if (!file) return;
   complain();
@@ -642,6 +651,8 @@ async function main() {
   compare(0);
   start();
   const asked = Number(query.get("threads"));
+  const example = await (await fetch("example.jpg")).blob();
+  await seen(example); // until the paints are ready
   threads = self.crossOriginIsolated ? asked || Math.min(4, navigator.hardwareConcurrency || 1) : 1;
   how = await provider();
   try {
@@ -660,10 +671,7 @@ async function main() {
     complain(error.message);
     return;
   }
-  if (!photo) {
-    const answer = await fetch("example.jpg");
-    await take(new File([await answer.blob()], "example.jpg", { type: "image/jpeg" }));
-  }
+  if (!photo) await take(new File([example], "example.jpg", { type: "image/jpeg" }));
 }
 
 main().catch((error) => {

@@ -46,7 +46,7 @@ def built(refining: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         once = partial(exported_once, factory=tmp_path_factory)
         patch.setattr("app.export.folder.exported", once)
-        build(folder / "site", RUNTIME, refining, example)
+        build(folder / "site", RUNTIME, refining, example, "https://me.example/paint")
     return folder / "site"
 
 
@@ -332,6 +332,17 @@ def test_no_memory_is_a_sentence_and_the_page_goes_on(visit):
     assert page.page.get_by_role("alert").is_hidden()
 
 
+def test_the_example_is_seen_before_the_paints_are_ready(browser, address):
+    from playwright.sync_api import expect
+
+    with browser.new_context(service_workers="block") as context:
+        page = context.new_page()
+        page.route("**/model/weights.bin", lambda route: None)  # which is never answered
+        page.goto(address)
+        canvas = page.locator("#painted")
+        expect(canvas).to_have_js_property("width", 128, timeout=measured.PATIENCE)
+
+
 def test_without_webassembly_it_says_so(browser, built):
     with measured.serving(built) as address, browser.new_context() as context:
         page = context.new_page()
@@ -410,6 +421,14 @@ def test_it_can_be_put_on_a_home_screen(page):
     session = page.page.context.new_cdp_session(page.page)
     found = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
     assert {one["errorId"] for one in found} <= {"in-incognito"}  # as every context of the tests is
+
+
+def test_a_link_to_it_is_shown_with_a_picture_that_no_visit_loads(built):
+    page = (built / "index.html").read_text(encoding="utf-8")
+    assert 'property="og:image" content="https://me.example/paint/card.jpg">' in page
+    with Image.open(built / "card.jpg") as card:
+        assert card.size == (1200, 630)
+    assert "card.jpg" not in (built / "sw.js").read_text(encoding="utf-8")
 
 
 def test_the_photos_and_what_they_become_have_their_size(page):
