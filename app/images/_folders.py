@@ -66,8 +66,15 @@ def folders_in(root: str | os.PathLike) -> Iterator[Path]:
 
 
 def _files(root: Path, recursive: bool, others: dict[str, list[Path]]) -> Iterator[Path]:
-    """The files of the folders; links to folders that are not followed go to `others`."""
-    for folder, names in _folders(root, recursive, others, _raise_unreadable):
+    """The files of the folders; links and folders that are not followed go to `others`."""
+
+    def unreadable(error: OSError) -> None:
+        # One below, such as a disk's lost+found, does not keep anybody from the rest.
+        if Path(error.filename) == root:
+            _raise_unreadable(error)
+        others.setdefault("a folder that cannot be read", []).append(Path(error.filename))
+
+    for folder, names in _folders(root, recursive, others, unreadable):
         # Names that begin with a dot include the "._photo.jpg" that macOS leaves beside photos.
         yield from (folder / name for name in names if not name.startswith("."))
 

@@ -101,6 +101,27 @@ def test_a_linked_folder_is_read_once_and_by_its_own_name_where_it_has_one(tmp_p
     assert images.list_pictures(root) == [root / "c.png"]
 
 
+def test_a_folder_below_that_cannot_be_read_is_passed_over_with_a_word(tmp_path, monkeypatch):
+    root, scandir = touch(tmp_path / "all", "a.png", "lost+found/b.png"), os.scandir
+    closed = {"lost+found"}
+
+    def refusing(folder):
+        # A real chmod would not stop the tests where they run as root.
+        if Path(folder).name in closed:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = images.look_through(root, recursive=True)
+    assert found.pictures == [root / "a.png"]
+    assert found.passed_over == (
+        f"{root / 'lost+found'}: passed over: a folder that cannot be read",
+    )
+    closed.add("all")
+    with pytest.raises(images.ImageError, match="all: Permission denied"):
+        images.look_through(root, recursive=True)
+
+
 @links
 @pytest.mark.parametrize("target", [".", "..", "../sub", "../../all"])
 def test_a_circle_of_links_ends(tmp_path, target):
