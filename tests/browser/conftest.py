@@ -23,6 +23,8 @@ if not REQUIRED:
     pytest.importorskip("playwright")
 from playwright import sync_api as playwright  # noqa: E402
 
+playwright.expect.set_options(timeout=1000 * PATIENCE)
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["playwright.Browser"]:

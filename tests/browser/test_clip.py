@@ -6,11 +6,12 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from app.clips import upright_rgb
 from tests.app.clips.making import walk, write_clip
 from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
-from tests.browser.test_page import choose, download, wait_until_idle
+from tests.browser.test_page import choose, download, fits, wait_until_idle
 from tests.patience import PATIENCE
 
 
@@ -76,15 +77,14 @@ def test_a_clip_is_seen_at_once_and_comes_back_painted_with_its_sound(
 ):
     page = open_page(**device)
     page.get_by_role("tab", name="Video clip").click()
-    limits = page.locator("#clip .about").inner_text()
-    assert "60 seconds" in limits and "200 MB" in limits and "3840 × 2160" in limits
+    for limit in ("60 seconds", "200 MB", "3840 × 2160"):
+        expect(page.locator("#clip .about")).to_contain_text(limit, use_inner_text=True)
     page.get_by_role("button", name="Paint the clip").click()
     said(page, "Choose a clip first.")
     at_rest(page)
     give(page, clips / "walk.mp4")
     first = seen(page)
-    about = page.locator("#desk .about")
-    assert "1.0 s · 64 × 48 px · with sound" in about.inner_text()
+    expect(page.locator("#desk .about")).to_contain_text("1.0 s · 64 × 48 px · with sound")
     choose(page, "stripes, variant 1")
     seen(page, first)
     page.get_by_role("button", name="Paint the clip").click()
@@ -99,21 +99,22 @@ def test_a_clip_is_seen_at_once_and_comes_back_painted_with_its_sound(
     assert np.abs(frames[5].astype(int) - before[5]).mean() > 3, "it is painted"
     # It plays in the page.
     page.wait_for_function("document.querySelector('#clip-outcome video').videoWidth === 64")
-    assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
+    fits(page)
     # The photo's tab is as it was, and back here the clip is still there.
     page.get_by_role("tab", name="One photo").click()
     page.locator("#photo").wait_for()
     page.get_by_role("tab", name="Video clip").click()
-    assert page.locator("#clip-outcome video").is_visible()
+    expect(page.locator("#clip-outcome video")).to_be_visible()
+    expect(page.locator("#clip-outcome .chip")).to_have_text("")  # painted as is chosen now
 
 
 def test_whatever_is_no_clip_is_one_sentence_and_the_next_clip_is_painted(page, clips):
     page.get_by_role("tab", name="Video clip").click()
     for name, sentence in BAD.items():
         give(page, clips / name)
-        said(page, sentence)
+        said(page, name, sentence)
         at_rest(page)
-        assert page.locator("#clip .given").is_hidden()
+        expect(page.locator("#clip .given")).to_be_hidden()
     give(page, clips / "walk.mp4")
     seen(page)
     page.get_by_role("button", name="Paint the clip").click()
@@ -125,21 +126,26 @@ def test_a_clip_is_stopped_and_then_painted(page, clips, painter, server, monkey
     page.get_by_role("tab", name="Video clip").click()
     give(page, clips / "walk.mp4")
     seen(page)
-    begun, real = threading.Event(), painter.paint_frame
+    go_on, frames, real = threading.Event(), [], painter.paint_frame
 
     def slow(*given, **options):
-        begun.set()
-        threading.Event().wait(0.3)
+        frames.append(given)
+        # Long enough to be told of; then it waits to be stopped.
+        go_on.wait(0.3 if len(frames) < 6 else PATIENCE)
         return real(*given, **options)
 
     monkeypatch.setattr(painter, "paint_frame", slow)
-    page.get_by_role("button", name="Paint the clip").click()
-    assert begun.wait(PATIENCE)
-    page.locator("#clip-outcome progress[value]").wait_for()  # it tells how far it is
-    page.get_by_role("button", name="Stop").click()
+    try:
+        page.get_by_role("button", name="Paint the clip").click()
+        page.locator("#clip-outcome progress[value]").wait_for()  # it tells how far it is
+        with page.expect_response("**/run/predict"):
+            page.get_by_role("button", name="Stop").click()
+    finally:
+        go_on.set()
     at_rest(page)
     wait_until_idle(server)
+    assert len(frames) < 12, "it was painted to its end"
     monkeypatch.undo()
-    assert not page.locator("#clip-outcome a.save").is_visible()
+    expect(page.locator("#clip-outcome a.save")).to_be_hidden()
     page.get_by_role("button", name="Paint the clip").click()
     assert download(page, "Download the clip")[0] == "walk-dots.mp4"

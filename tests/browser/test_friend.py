@@ -1,6 +1,7 @@
 """The demo as a friend with a phone uses it: what goes wrong on the way is forgiven."""
 
 import json
+import re
 import threading
 from pathlib import Path
 
@@ -9,16 +10,35 @@ import numpy as np
 import pytest
 import skimage.data
 from PIL import Image
+from playwright.sync_api import expect
 
-from tests.browser.test_page import choose, download, paint, painted, pixels, upload
+from tests.browser.test_page import (
+    choose,
+    download,
+    fits,
+    kept,
+    on_screen,
+    paint,
+    painted,
+    pixels,
+    slide,
+    unfold_all,
+    upload,
+    wished,
+)
+from tests.patience import PATIENCE
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 
 
-def said(page, text: str) -> None:
-    page.get_by_role("alert").filter(has_text=text).first.wait_for()
+def said(place, *texts: str) -> None:
+    """Waits for a sentence with all of these words. place: a page, or a part of one."""
+    alert = place.get_by_role("alert")
+    for text in texts:
+        alert = alert.filter(has_text=text)
+    alert.first.wait_for()
 
 
 def at_rest(page) -> None:
@@ -30,35 +50,30 @@ def at_rest(page) -> None:
 def test_two_taps_and_no_scrolling_give_a_painting_on_a_phone(open_page, photos):
     page = open_page(**PHONE)
     # On arrival there is a painted example, with the photo's button and the styles around it.
-    assert "example" in page.locator("#stage .chip").inner_text()
-    for place in (page.locator("#photo .main"), page.locator("#stage .after")):
-        box = place.bounding_box()
-        assert box["y"] >= 0 and box["y"] + box["height"] <= 844
+    expect(page.locator("#stage .chip")).to_contain_text("example", use_inner_text=True)
+    page.wait_for_function("document.querySelector('#stage .after').naturalWidth")
+    on_screen(page, "#photo .main", "#stage .after")
     upload(page, photos / "coffee.jpg")  # the first tap; it is tall, as phones' photos are
     painted(page)
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    before = wished(page)
     page.locator("#styles .row label").nth(1).tap()
-    painted(page, wish)
+    painted(page, before)
     assert page.evaluate("scrollY") == 0
-    box = page.locator("#stage .frame").bounding_box()
-    assert box["y"] >= 0 and box["y"] + box["height"] <= 844
-    assert "stripes" in page.locator("#stage [role=status]").text_content()
+    on_screen(page, "#stage .frame")
+    expect(page.locator("#stage [role=status]")).to_contain_text("stripes")
     # A swipe over the picture scrolls the page, and so does one over the mask until one draws.
-    assert page.locator("#stage .at").evaluate("e => getComputedStyle(e).touchAction") == "pan-y"
+    expect(page.locator("#stage .at")).to_have_css("touch-action", "pan-y")
     page.get_by_role("button", name="Paint only part").click()
     canvas = page.locator("#brush canvas.ready")
-    canvas.wait_for()
-    assert canvas.evaluate("e => getComputedStyle(e).touchAction") == "pan-y"
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    page.touchscreen.tap(box["x"] + 40, box["y"] + 40)
+    expect(canvas).to_have_css("touch-action", "pan-y")
+    canvas.tap(position={"x": 40, "y": 40})
     hint = page.locator("#brush .hint")
-    assert "With nothing drawn" in hint.inner_text()
+    expect(hint).to_contain_text("With nothing drawn")
     page.locator("#brush .draw").click()
-    page.touchscreen.tap(box["x"] + 40, box["y"] + 40)
-    assert "Only the colored part" in hint.inner_text()
-    page.locator("#brush .undo").click()
-    assert "With nothing drawn" in hint.inner_text()
+    canvas.tap(position={"x": 40, "y": 40})
+    expect(hint).to_contain_text("Only the colored part")
+    page.locator("#brush .undo").click()  # the one stroke; the tap before drew none
+    expect(hint).to_contain_text("With nothing drawn")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -68,11 +83,9 @@ def test_nothing_is_hard_to_see_or_to_reach(open_page, photos, device, scheme):
     upload(page, photos / "cat.png")
     painted(page)
     download(page)
-    for folded in ("Mix in a second style", "Finer", "Paint only part"):
-        page.get_by_role("button", name=folded).click()
     page.get_by_text("About this picture").click()
     page.get_by_text("More to share").click()
-    page.locator("#brush canvas.ready").wait_for()
+    unfold_all(page)
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")
     assert len(found["passes"]) > 15
@@ -92,7 +105,7 @@ def test_nothing_is_hard_to_see_or_to_reach(open_page, photos, device, scheme):
                .map(([box, html]) => [box.width, box.height, html])"""
         )
         assert not small
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        fits(page)
 
 
 def test_whatever_cannot_be_painted_leaves_the_page_usable(page, photos, open_page):
@@ -106,7 +119,7 @@ def test_whatever_cannot_be_painted_leaves_the_page_usable(page, photos, open_pa
     painted(page)
     download(page)  # whose files are asked for last
     sent = len(asked)
-    page.locator("#styles .own input").check(force=True)
+    choose(page, "A painting of your own")
     page.get_by_role("button", name="Paint it").click()
     said(page, "Choose a painting first.")
     at_rest(page)
@@ -117,13 +130,14 @@ def test_whatever_cannot_be_painted_leaves_the_page_usable(page, photos, open_pa
     page.get_by_role("tab", name="One photo").click()
     # A painting and a photo that are none.
     page.locator("#painting input[type=file]").set_input_files(photos / "notes.jpg")
-    said(page, "notes.jpg is not a picture")
+    said(page.locator("#desk"), "notes.jpg is not a picture")
     at_rest(page)
     choose(page, "dots")
     page.locator("#photo input[type=file]").set_input_files(photos / "notes.jpg")
-    said(page, "notes.jpg is not a picture")
+    said(page.locator("#photo"), "notes.jpg is not a picture")
     at_rest(page)
-    assert page.locator("#photo img[src]").count() == 0, "no icon of a broken picture"
+    # No icon of a broken picture.
+    expect(page.locator("#photo img[src]")).to_have_count(0)
     upload(page, photos / "cat.png")
     paint(page)
     assert download(page)[0] == "cat-dots.png"
@@ -133,29 +147,36 @@ def test_whatever_cannot_be_painted_leaves_the_page_usable(page, photos, open_pa
 def test_photo_settings_and_paintings_survive_a_reload(page, photos, open_page):
     upload(page, photos / "cat.png")
     painted(page)
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    kept(page, 1)
+    before = wished(page)
     choose(page, "stripes, variant 2")
-    painted(page, wish)
-    page.locator(".slide", has_text="Strength").locator("input").fill("150")
-    painted(page, wish + 1)
-    download(page)
-    strip = page.locator("#result .strip button")
-    page.locator("#result .strip button[aria-current=true]").wait_for()  # it is kept
-    count = strip.count()
-    assert count >= 2
+    painted(page, before)
+    kept(page, 2)
+    before = wished(page)
+    slide(page, "Strength", 150)
+    painted(page, before)
+    kept(page, 3)
     page.reload()
     page.wait_for_function("document.body.dataset.ready")
     open_page.wrong.clear()  # Gradio logs the streams that the reload ended
-    assert page.locator("#stage .frame").get_attribute("data-kind") == "painted"
+    expect(page.locator("#stage .frame")).to_have_attribute("data-kind", "painted")
     assert page.locator("body").get_attribute("data-wish") is None, "it is not painted anew"
-    assert page.locator("#photo .name").inner_text() == "cat.png"
-    assert page.get_by_role("radio", name="stripes, variant 2").is_checked()
-    assert page.evaluate("repaint.director.values.strength") == 0.75
-    assert strip.count() == count
+    expect(page.locator("#photo .name")).to_have_text("cat.png")
+    expect(page.get_by_role("radio", name="stripes, variant 2")).to_be_checked()
+    has_settings(page, style="stripes:2", strength=0.75)
+    kept(page, 3)
     # Back to the first of them, with its settings.
-    strip.last.click()
-    page.wait_for_function("repaint.director.values.style === 'dots'")
-    assert page.evaluate("repaint.director.values.strength") == 1
+    page.locator("#result .strip button").last.click()
+    has_settings(page, style="dots", strength=1)
+
+
+def has_settings(page, **wanted: object) -> None:
+    """Waits until the page has these settings."""
+    page.wait_for_function(
+        "wanted => Object.entries(wanted).every(([name, value]) =>"
+        " window.repaint?.director.values[name] === value)",
+        arg=wanted,
+    )
 
 
 def test_a_changed_setting_marks_the_painting_until_it_is_painted_anew(
@@ -164,19 +185,22 @@ def test_a_changed_setting_marks_the_painting_until_it_is_painted_anew(
     upload(page, photos / "cat.png")
     painted(page)
     download(page)
+    before = wished(page)
     go_on, real = threading.Event(), painter.paint
 
     def held(*given, **options):
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
         return real(*given, **options)
 
     monkeypatch.setattr(painter, "paint", held)
-    choose(page, "stripes, variant 1")
-    page.locator("#stage .frame.stale").wait_for()
-    page.locator("#result .actions").wait_for(state="hidden")
-    assert "Not painted yet" in page.locator("#stage .chip").inner_text()
-    go_on.set()
-    painted(page, 1)
+    try:
+        choose(page, "stripes, variant 1")
+        page.locator("#stage .frame.stale").wait_for()
+        page.locator("#result .actions").wait_for(state="hidden")
+        expect(page.locator("#stage .chip")).to_contain_text("Not painted yet")
+    finally:
+        go_on.set()
+    painted(page, before)
     page.locator("#result .actions").wait_for()
     assert download(page)[0] == "cat-stripes.png"
 
@@ -193,7 +217,7 @@ def test_a_large_photo_is_made_small_before_it_is_sent(page, tmp_path):
     assert pixels(file).shape == (1024, 1024, 3)
     assert sent_size == (1024, 1024)
     assert sent_bytes < (tmp_path / "large.jpg").stat().st_size / 2
-    assert "1024 × 1024 px · 8.7 × 8.7 cm" in page.locator("#desk .about").inner_text()
+    expect(page.locator("#desk .about")).to_contain_text("1024 × 1024 px · 8.7 × 8.7 cm")
 
 
 def test_a_photo_is_turned_and_cropped_before_it_is_painted(page, photos):
@@ -212,33 +236,32 @@ def test_a_photo_is_turned_and_cropped_before_it_is_painted(page, photos):
 def test_the_comparison_moves_by_keys_and_says_what_it_shows(page, photos):
     upload(page, photos / "cat.png")
     painted(page)
+    expect(page.locator("#stage [role=status]")).to_contain_text("Done")  # it is drawn, too
     handle = page.get_by_role("slider", name="How much of the painting")
     handle.focus()
-    before = page.locator("#stage .frame").evaluate("e => e.style.getPropertyValue('--from')")
+    line = "parseFloat(document.querySelector('#stage .frame').style.getPropertyValue('--from'))"
+    before = page.evaluate(line)
     for _ in range(10):
         page.keyboard.press("ArrowRight")
-    assert handle.input_value() == "60"
-    after = page.locator("#stage .frame").evaluate("e => e.style.getPropertyValue('--from')")
-    assert float(after[:-2]) > float(before[:-2])
-    assert page.locator("#stage .before").get_attribute("alt") == "Your photo"
-    assert "painted in the style dots" in page.locator("#stage .after").get_attribute("alt")
-    assert "Done" in page.locator("#stage [role=status]").text_content()
+    expect(handle).to_have_value("60")
+    page.wait_for_function(f"before => {line} > before", arg=before)
+    expect(page.locator("#stage .before")).to_have_attribute("alt", "Your photo")
+    painting = re.compile("painted in the style dots")
+    expect(page.locator("#stage .after")).to_have_attribute("alt", painting)
 
 
 def test_a_link_has_the_style_and_the_settings_but_not_the_photo(page, photos, open_page):
     upload(page, photos / "cat.png")
-    painted(page)  # else one painting may be of all three wishes
     choose(page, "stripes, variant 2")
-    page.locator(".slide", has_text="Strength").locator("input").fill("100")
-    page.wait_for_function("repaint.director.values.strength === 0.5")
-    painted(page, 1)
+    slide(page, "Strength", 100)
+    has_settings(page, style="stripes:2", strength=0.5)
     link = page.evaluate("repaint.director.link()")
     assert "#" in link and "cat" not in link
     other = open_page(**DESKTOP)
     other.goto("about:blank")
     other.goto(link)
-    other.wait_for_function("repaint?.director.values.style === 'stripes:2'")
-    assert other.evaluate("repaint.director.values.strength") == 0.5
+    has_settings(other, style="stripes:2", strength=0.5)
+    other.wait_for_function("document.body.dataset.ready")
     assert not other.locator("#photo img[src]").count()
 
 
@@ -261,10 +284,9 @@ def test_before_and_after_are_one_picture_and_one_clip(page, photos):
 def test_settings_are_all_reset_at_once(page):
     choose(page, "stripes, variant 1")
     choose(page, "very broad")
-    page.wait_for_function("repaint.director.values.brush_size === 4")
+    has_settings(page, style="stripes", brush_size=4)
     page.get_by_role("button", name="Reset all settings").click()
-    page.wait_for_function("repaint.director.values.brush_size === 'auto'")
-    assert page.evaluate("repaint.director.values.style") == "dots"
+    has_settings(page, style="dots", brush_size="auto")
 
 
 def test_an_heic_without_a_type_is_taken(page, photos):

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
-from tests.browser.test_page import choose, download, painted, upload
+from tests.browser.test_page import choose, download, kept, painted, upload, wished
 from tests.demo_server import free_port
 from tests.patience import PATIENCE
 
@@ -39,8 +40,7 @@ def begin(page, photos, slow) -> None:
     """A painting in the strip, other settings, and another painting under way."""
     upload(page, photos / "cat.png")
     painted(page)
-    download(page)
-    page.locator("#result .strip button").first.wait_for()
+    kept(page, 1)
     slow.clear()
     slow.begun.clear()
     choose(page, STYLE)
@@ -52,10 +52,10 @@ def begin(page, photos, slow) -> None:
 def all_is_there(page) -> None:
     page.wait_for_function("document.body.dataset.ready")
     painted(page)
-    assert page.locator("#photo .name").inner_text() == "cat.png"
-    assert page.get_by_role("radio", name=STYLE).is_checked()
+    expect(page.locator("#photo .name")).to_have_text("cat.png")
+    expect(page.get_by_role("radio", name=STYLE)).to_be_checked()
     assert download(page)[0] == "cat-stripes-2.png", "what was under way was asked for again"
-    page.wait_for_function("document.querySelectorAll('#result .strip button').length === 2")
+    kept(page, 2)
 
 
 @pytest.mark.parametrize("device", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -63,7 +63,7 @@ def test_a_cut_line_loses_nothing(open_page, photos, slow, device):
     page = open_page(**device)
     begin(page, photos, slow)
     page.context.set_offline(True)
-    page.wait_for_timeout(3000)
+    page.wait_for_timeout(3000)  # what is open may stay so, and nothing be said
     page.context.set_offline(False)
     slow.set()
     all_is_there(page)
@@ -76,11 +76,11 @@ def test_a_wish_without_a_connection_waits_for_it(open_page, photos):
     painted(page)
     download(page)
     page.context.set_offline(True)
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    before = wished(page)
     choose(page, STYLE)
     said(page, LOST)
     page.context.set_offline(False)
-    painted(page, wish)
+    painted(page, before)
     assert download(page)[0] == "cat-stripes-2.png"
     page.get_by_text(LOST).wait_for(state="hidden")
     open_page.wrong.clear()  # the browser logs what it could not reach
@@ -145,32 +145,32 @@ class Killable:
 @pytest.fixture
 def killable(checkpoint, tmp_path):
     server = Killable(checkpoint, tmp_path)
-    server.start()
-    yield server
-    server.kill()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 def test_a_restarted_server_is_asked_again_by_the_page_itself(browser, killable, photos):
-    context = browser.new_context(**PHONE)
-    page = context.new_page()
-    page.set_default_timeout(1000 * PATIENCE)
-    page.goto(killable.address)
-    page.wait_for_function("document.body.dataset.ready")
-    upload(page, photos / "cat.png")
-    painted(page)
-    download(page)
-    page.locator("#result .strip button").first.wait_for()
-    page.evaluate("window.opened = 'once'")
-    killable.held.touch()
-    choose(page, STYLE)
-    page.get_by_role("button", name="Paint it").click()
-    page.wait_for_function("localStorage['repaint-pending']")
-    killable.wait_until_painting()
-    killable.kill()
-    killable.held.unlink()
-    said(page, LOST)
-    killable.start()
-    all_is_there(page)
-    page.get_by_text(LOST).wait_for(state="hidden")
-    assert page.evaluate("window.opened") == "once", "nothing had to be loaded anew"
-    context.close()
+    with browser.new_context(**PHONE) as context:
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.goto(killable.address)
+        page.wait_for_function("document.body.dataset.ready")
+        upload(page, photos / "cat.png")
+        painted(page)
+        kept(page, 1)
+        page.evaluate("window.opened = 'once'")
+        killable.held.touch()
+        choose(page, STYLE)
+        page.get_by_role("button", name="Paint it").click()
+        page.wait_for_function("localStorage['repaint-pending']")
+        killable.wait_until_painting()
+        killable.kill()
+        killable.held.unlink()
+        said(page, LOST)
+        killable.start()
+        all_is_there(page)
+        page.get_by_text(LOST).wait_for(state="hidden")
+        assert page.evaluate("window.opened") == "once", "nothing had to be loaded anew"

@@ -5,11 +5,14 @@ import io
 import json
 import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from tests.patience import PATIENCE
 
@@ -19,24 +22,39 @@ def upload(page, photo: Path) -> None:
     page.locator("#photo img[src]").wait_for()
 
 
-def choose(page, style: str) -> None:
-    page.get_by_role("radio", name=style).first.check(force=True)
+@contextmanager
+def another_setting(page) -> Iterator[None]:
+    """Inside a control is moved; afterwards the page has its new value, and a wish has it, too."""
+    before = page.evaluate(SETTINGS)
+    yield
+    page.wait_for_function(f"before => {SETTINGS} !== before", arg=before)
 
 
-def unfold(page, name: str) -> None:
-    """Opens a folded part. What is entered as it opens, faster than by hand, Gradio forgets."""
-    page.get_by_role("button", name=name).click()
-    page.wait_for_timeout(1000)
+SETTINGS = "JSON.stringify(repaint.director.values)"
+
+
+def choose(page, name: str) -> None:
+    radio = page.get_by_role("radio", name=name).first
+    if not radio.is_checked():
+        with another_setting(page):
+            radio.locator("xpath=ancestor::label").click()  # as soon as it lies still
 
 
 def slide(page, name: str, place: int) -> None:
     """Moves a slide: 0 is its least, 100 its middle, 200 its most."""
-    page.locator(".slide", has_text=name).locator("input").fill(str(place))
+    control = page.locator(".slide", has_text=name).locator("input")
+    with another_setting(page):
+        control.fill(str(place))
+
+
+def wished(page) -> int:
+    """The number of the newest wish; see `painted`."""
+    return int(page.evaluate("document.body.dataset.wish ?? 0"))
 
 
 def paint(page) -> None:
     """Clicks, and waits for the result."""
-    before = int(page.evaluate("document.body.dataset.wish ?? 0"))
+    before = wished(page)
     page.get_by_role("button", name="Paint it").click()
     painted(page, before)
 
@@ -61,6 +79,35 @@ def download(page, name: str = "Download PNG") -> tuple[str, bytes]:
     with page.expect_download() as started:
         page.get_by_role("button", name=name).click()
     return started.value.suggested_filename, Path(started.value.path()).read_bytes()
+
+
+def kept(page, count: int) -> None:
+    """Waits until so many paintings can be gone back to."""
+    expect(page.locator("#result .strip button")).to_have_count(count)
+
+
+def fits(page) -> None:
+    """Waits until nothing is wider than the screen."""
+    wide = page.viewport_size["width"]
+    page.wait_for_function("wide => document.documentElement.scrollWidth <= wide", arg=wide)
+
+
+def on_screen(page, *places: str) -> None:
+    """Waits until these are seen as a whole without scrolling."""
+    for place in places:
+        page.wait_for_function(
+            """([place, wide, high]) => {
+              const box = document.querySelector(place).getBoundingClientRect();
+              return box.width > 0 && box.height > 0 && box.left >= 0 && box.top >= 0
+                && box.right <= wide && box.bottom <= high; }""",
+            arg=[place, page.viewport_size["width"], page.viewport_size["height"]],
+        )
+
+
+def give_many(page, files: list[Path]) -> None:
+    """Chooses photos, and waits until they are uploaded: there is a list of them."""
+    page.locator("#photos input[type=file]").set_input_files(files)
+    page.locator("#photos .file-preview, #photos table").first.wait_for()
 
 
 def pixels(file: bytes | Path) -> np.ndarray:
@@ -94,7 +141,7 @@ def wait_until_idle(server) -> None:
 def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "stripes, variant 2")
-    unfold(page, "Finer controls")
+    page.get_by_role("button", name="Finer controls").click()
     slide(page, "Leave out detail", 150)
     slide(page, "Outlines", 125)
     slide(page, "Add the photo's colors", 50)
@@ -117,7 +164,8 @@ def test_an_uploaded_photo_is_painted_shown_and_downloaded(page, photos, from_co
     slide(page, "Strength", 100)
     slide(page, "Strokes in plain areas", 150)
     choose(page, "very broad")
-    page.get_by_role("checkbox", name="Keep the photo's colors").check()
+    with another_setting(page):
+        page.get_by_role("checkbox", name="Keep the photo's colors").check()
     choose(page, "small")
     paint(page)
     name, file = download(page)
@@ -172,9 +220,10 @@ def test_a_picture_from_the_camera_is_painted(page):
 def test_two_styles_are_blended(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     choose(page, "dots")
-    unfold(page, "Mix in a second style")
+    page.get_by_role("button", name="Mix in a second style").click()
     page.get_by_label("Second style").click()
-    page.get_by_role("option", name="stripes", exact=True).click()
+    with another_setting(page):
+        page.get_by_role("option", name="stripes", exact=True).click()
     slide(page, "Mix", 50)
     paint(page)
     name, file = download(page)
@@ -189,21 +238,18 @@ def test_only_the_drawn_part_is_painted(page, photos, from_command_line):
     upload(page, photos / "cat.png")
     page.get_by_role("button", name="Paint only part").click()
     canvas = page.locator("#brush canvas.ready")
-    canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
-    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2, steps=3)
-    page.mouse.up()
+    left, right = ({"x": part * box["width"], "y": box["height"] / 2} for part in (0.2, 0.4))
+    canvas.drag_to(canvas, source_position=left, target_position=right)
     choose(page, "dots")
     paint(page)
     _, file = download(page)
-    (drawn,) = [
+    (drawn,) = {
         value
         for post in asked
         for value in json.loads(post)["data"]
         if isinstance(value, str) and value.startswith("data:image/png")
-    ]
+    }
     mask = photos.parent / "mask.png"
     mask.write_bytes(base64.b64decode(drawn.split(",")[1]))
     wanted = from_command_line(photos / "cat.png", "--style", "dots", "--mask", str(mask))
@@ -221,16 +267,26 @@ def test_the_brush_works_by_keyboard(page, photos):
     canvas.focus()
     hint = page.locator("#brush .hint")
     page.keyboard.press("ArrowRight")
-    for _ in range(100):
-        page.keyboard.press("Space")
-        # On a busy machine the photo may come once more, and what was drawn goes with the first.
-        if "Only the colored part" in hint.inner_text():
-            break
-        page.wait_for_timeout(100)
-    assert "Only the colored part" in hint.inner_text()
+    page.keyboard.press("Space")
+    expect(hint).to_contain_text("Only the colored part")
     page.keyboard.press("e")
     page.keyboard.press("Space")
-    assert "With nothing drawn" in hint.inner_text()
+    expect(hint).to_contain_text("With nothing drawn")
+
+
+def test_what_was_drawn_stays_while_the_photo_is_uploaded(page, photos):
+    waiting = []
+    page.route("**/upload*", lambda route: waiting.append(route))
+    with page.expect_request("**/upload*"):
+        upload(page, photos / "cat.png")
+    page.get_by_role("button", name="Paint only part").click()
+    page.locator("#brush canvas.ready").click()
+    hint = page.locator("#brush .hint")
+    expect(hint).to_contain_text("Only the colored part")
+    (one,) = waiting
+    one.continue_()
+    painted(page)
+    expect(hint).to_contain_text("Only the colored part")
 
 
 def test_a_picture_pasted_or_dropped_anywhere_is_the_photo(page, photos):
@@ -263,16 +319,16 @@ def test_a_picture_pasted_or_dropped_anywhere_is_the_photo(page, photos):
 def test_a_photo_chosen_right_after_another_was_taken_away_stays(page, photos):
     upload(page, photos / "cat.png")
     page.get_by_role("button", name="Remove: Your photo").click()
+    before = wished(page)  # the first photo may be painted already
     upload(page, photos / "coffee.jpg")
-    painted(page)
+    painted(page, before)
     assert download(page)[0].startswith("coffee-")
 
 
 def test_many_photos_come_back_as_one_zip_without_the_broken_one(page, photos, from_command_line):
     page.get_by_role("tab", name="Many photos").click()
     files = [photos / name for name in ("cat.png", "notes.jpg", "coffee.jpg")]
-    page.locator("#photos input[type=file]").set_input_files(files)
-    page.locator("#photos").get_by_text("notes").first.wait_for()
+    give_many(page, files)
     choose(page, "dots")
     page.get_by_role("radio", name="PNG").check()
     page.get_by_role("button", name="Paint them all").click()
@@ -284,8 +340,8 @@ def test_many_photos_come_back_as_one_zip_without_the_broken_one(page, photos, f
             wanted = from_command_line(photos / photo, "--style", "dots")
             np.testing.assert_array_equal(pixels(archive.read(result)), wanted)
     report = page.locator("#report")
-    assert "2 photos painted, 1 left out" in report.inner_text()
-    assert "notes.jpg is not a picture" in report.inner_text()
+    expect(report).to_contain_text("2 photos painted, 1 left out")
+    expect(report).to_contain_text("notes.jpg is not a picture")
 
 
 def test_a_text_file_as_photo_gives_one_friendly_sentence(page, photos):
@@ -304,21 +360,21 @@ def test_an_example_in_every_style_each_a_tap_away(page):
     page.wait_for_function("!document.body.classList.contains('everything')")
     after = [thumbnails.nth(n).get_attribute("src") for n in range(3)]
     assert thumbnails.count() == 3 and not set(before) & set(after)
-    wish = int(page.evaluate("document.body.dataset.wish"))
-    page.get_by_role("radio", name="stripes, variant 1").check(force=True)
-    painted(page, wish)
+    before = wished(page)
+    choose(page, "stripes, variant 1")
+    painted(page, before)
     assert download(page)[0] == "chelsea-stripes.png"
-    assert page.get_by_role("radio", name="stripes, variant 1").is_checked()
+    expect(page.get_by_role("radio", name="stripes, variant 1")).to_be_checked()
 
 
 def test_what_there_is_to_know_of_a_result_is_told_in_words(page, photos):
     upload(page, photos / "cat.png")
     painted(page)
     page.get_by_text("About this picture").click()
-    text = page.locator("#result dl").inner_text()
+    told = page.locator("#result dl")
     for part in ("180 × 120 pixels", "1.5 × 1.0 cm", "Style", "dots", "seconds"):
-        assert part in text
-    assert "safetensors" not in text
+        expect(told).to_contain_text(part, use_inner_text=True)
+    assert "safetensors" not in told.inner_text()
 
 
 def test_how_far_it_is_is_told_of_a_painting_that_takes_a_while(page, photos, held):
@@ -329,6 +385,8 @@ def test_how_far_it_is_is_told_of_a_painting_that_takes_a_while(page, photos, he
 
 def test_stop_ends_a_painting_and_the_next_one_works(page, photos, held, server, monkeypatch):
     upload(page, photos / "cat.png")
+    assert held.wait(PATIENCE)  # for the preview
+    held.clear()
     page.get_by_role("button", name="Paint it").click()
     assert held.wait(PATIENCE)
     page.get_by_role("button", name="Stop").click()
@@ -389,11 +447,30 @@ def test_a_visitor_with_a_keyboard_alone_gets_a_painting(page):
     page.keyboard.press("Enter")
     page.locator("#photo img[src]").wait_for()
     tab_to("dots")
-    page.keyboard.press("ArrowDown")
+    with another_setting(page):
+        page.keyboard.press("ArrowDown")
     tab_to("Paint it")
     page.keyboard.press("Enter")
     painted(page, 1)
     assert download(page)[0] == "chelsea-stripes.png"
+
+
+def unfold_all(page) -> None:
+    """Opens every folded part, and waits until what lies in them can be used."""
+    for folded in ("Mix in a second style", "Finer", "Paint only part"):
+        page.get_by_role("button", name=folded).click()
+    page.get_by_label("Second style").wait_for()
+    page.locator(".slide", has_text="Leave out detail").wait_for()
+    page.locator("#brush canvas.ready").wait_for()
+    still(page)
+
+
+def still(page) -> None:
+    """Waits until nothing moves, and no color changes."""
+    page.wait_for_function(
+        """() => document.getAnimations().every(({ playState, effect }) =>
+             playState !== "running" || effect.getComputedTiming().iterations === Infinity)"""
+    )
 
 
 CONTROLS = {"button", "radio", "checkbox", "slider", "spinbutton", "combobox", "tab", "textbox"}
@@ -403,16 +480,14 @@ def test_every_control_and_picture_has_a_name_for_screen_readers(page, photos):
     upload(page, photos / "cat.png")
     paint(page)
     download(page)
-    for closed in ("Paint only part", "Mix in a second style", "Finer"):
-        page.get_by_role("button", name=closed).click()
-    page.wait_for_timeout(500)
+    unfold_all(page)
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     seen = [n for n in nodes if not n.get("ignored") and n["role"]["value"] in CONTROLS]
     assert len(seen) > 30
     nameless = [n["role"]["value"] for n in seen if not n.get("name", {}).get("value", "").strip()]
     assert not nameless
     assert page.locator("img").count() > 10
-    assert page.locator("img:not([alt])").count() == 0
+    expect(page.locator("img:not([alt])")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -423,7 +498,7 @@ def test_a_phone_sees_it_all_without_scrolling_sideways(open_page, photos, schem
     upload(page, photos / "cat.png")
     paint(page)
     download(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    fits(page)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = np.mean([float(v) for v in background.strip("rgba()").split(",")[:3]])
     assert (brightness < 128) == (scheme == "dark")

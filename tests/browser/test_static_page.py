@@ -1,5 +1,6 @@
 """The static page paints in the browser itself what the command line paints."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -158,9 +159,9 @@ def test_styles_and_variants_are_pictures_of_that_very_photo(page):
     page._forget()
     variants.last.click()
     page.says("Stripes 2, painted in")
-    assert variants.last.get_attribute("aria-checked") == "true"
+    playwright.expect(variants.last).to_have_attribute("aria-checked", "true")
     page.choose("dots")
-    assert page.page.locator("#variants").is_hidden()
+    playwright.expect(page.page.locator("#variants")).to_be_hidden()
 
 
 FILE = """async ([event, bytes]) => {
@@ -179,12 +180,12 @@ def test_photos_are_dropped_pasted_and_taken(page):
         content = measured.png(skimage.data.chelsea()[:40, :wide])
         inside.evaluate(FILE, [event, list(content)])
         page.painted()
-        assert inside.locator("#painted").get_attribute("width") == str(wide)
+        playwright.expect(inside.locator("#painted")).to_have_attribute("width", str(wide))
     page._forget()
     inside.locator("#camera").click()
     inside.locator("#snap").click()
     page.painted()
-    assert inside.locator("#lens").is_hidden()
+    playwright.expect(inside.locator("#lens")).to_be_hidden()
     assert int(inside.locator("#painted").get_attribute("width")) > 60
 
 
@@ -265,7 +266,7 @@ def test_a_download_is_cancelled_whatever_it_is_at(visit):
     inside.locator('#styles [data-style="stripes:1"]').click()
     inside.locator("#cancel").click()
     page.says("Stripes, painted in")  # what was asked for in the meantime
-    assert inside.locator("#cancel").is_hidden()
+    playwright.expect(inside.locator("#cancel")).to_be_hidden()
     page._forget()
     inside.locator('#styles [data-style^="own"]').click()
     page.says("own, painted in")
@@ -287,7 +288,7 @@ def test_bad_files_are_a_sentence_and_the_page_goes_on(page):
         inside.locator("#photo-file").set_input_files(file)
         inside.get_by_role("alert").filter(has_text=words).wait_for()
     page.choose("stripes")
-    assert inside.get_by_role("alert").is_hidden()
+    playwright.expect(inside.get_by_role("alert")).to_be_hidden()
 
 
 def _huge() -> bytes:
@@ -329,7 +330,7 @@ def test_no_memory_is_a_sentence_and_the_page_goes_on(visit):
     words = "There is not enough memory"
     page.page.get_by_role("alert").filter(has_text=words).wait_for(timeout=measured.PATIENCE)
     page.choose("stripes")
-    assert page.page.get_by_role("alert").is_hidden()
+    playwright.expect(page.page.get_by_role("alert")).to_be_hidden()
 
 
 def test_the_example_is_seen_before_the_paints_are_ready(browser, address):
@@ -393,7 +394,9 @@ def test_a_lost_graphics_processor_gives_way_to_the_processor(visit, runs, paint
     cat = measured.png(skimage.data.chelsea()[:90, 60:180])
     (row,) = measured.compare(page, painter, [measured.Case("cat", ("cat.png", cat), "stripes")])
     assert row["mean"] < measured.MOST_MEAN
-    assert page.page.locator("body").get_attribute("data-runs").startswith("wasm ")
+    playwright.expect(page.page.locator("body")).to_have_attribute(
+        "data-runs", re.compile("^wasm ")
+    )
 
 
 def test_it_has_nothing_serious_for_a_screen_reader_to_stumble_over(page):

@@ -10,9 +10,23 @@ import numpy as np
 import pytest
 import skimage.data
 from PIL import Image
+from playwright.sync_api import expect
 
-from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
-from tests.browser.test_page import choose, download, paint, painted, pixels, slide, upload
+from tests.browser.test_friend import DESKTOP, PHONE, at_rest, has_settings, said
+from tests.browser.test_page import (
+    choose,
+    download,
+    fits,
+    give_many,
+    kept,
+    on_screen,
+    paint,
+    painted,
+    pixels,
+    slide,
+    upload,
+    wished,
+)
 
 VIEWS = [
     pytest.param({**device, "color_scheme": scheme}, id=f"{name}-{scheme}")
@@ -21,70 +35,60 @@ VIEWS = [
 ]
 
 
-def on_screen(page, what: str) -> bool:
-    box = page.locator(what).bounding_box()
-    size = page.viewport_size
-    return (
-        box is not None
-        and box["x"] >= 0
-        and box["y"] >= 0
-        and box["x"] + box["width"] <= size["width"]
-        and box["y"] + box["height"] <= size["height"]
-    )
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_visit_in_each_view(open_page, photos, view):
     page = open_page(**view, permissions=["clipboard-read", "clipboard-write"])
     # A painted example is there on arrival, and paint is at hand.
-    assert "example" in page.locator("#stage .chip").inner_text()
-    assert on_screen(page, "#desk .paint") and on_screen(page, "#photo .main")
+    expect(page.locator("#stage .chip")).to_contain_text("example", use_inner_text=True)
+    on_screen(page, "#desk .paint", "#photo .main")
     upload(page, photos / "cat.png")
     painted(page)
     download(page)
     # What there is to see is on the screen, however long the page.
-    assert on_screen(page, "#desk .paint") and on_screen(page, "#stage .frame")
+    on_screen(page, "#desk .paint", "#stage .frame")
     # Words that need no explanation.
-    text = page.locator("body").inner_text()
-    for word in (
-        ("Paint only part of the photo", "Strength", "Keep the photo's colors", "Finer controls"),
-        ("small", "screen", "print", "full (slow)", "automatic", "fine", "broad", "very broad"),
-    ):
-        assert not [each for each in word if each not in text]
+    words = ["Paint only part of the photo", "Strength", "Keep the photo's colors"]
+    words += ["Finer controls", "small", "screen", "print", "full (slow)", "automatic", "fine"]
+    words += ["broad", "very broad"]
+    page.wait_for_function(
+        "words => words.every(word => document.body.innerText.includes(word))", arg=words
+    )
     # A style is a tap away.
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    before = wished(page)
     choose(page, "stripes, variant 2")
-    painted(page, wish)
+    painted(page, before)
+    kept(page, 2)
     # Less strength is seen at once, and then painted.
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    before = wished(page)
     slide(page, "Strength", 100)
-    painted(page, wish)
-    assert page.locator("#stage .after").evaluate("e => getComputedStyle(e).opacity") == "1"
-    download(page)
+    painted(page, before)
+    expect(page.locator("#stage .after")).to_have_css("opacity", "1")
+    kept(page, 3)
     # The painting is copied; it can be painted over, and that be undone.
     page.get_by_role("button", name="Copy", exact=True).click()
     page.get_by_text("The painting is copied.").wait_for()
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    before = wished(page)
     page.get_by_role("button", name="Paint over this result").click()
     page.locator("#photo .name", has_text="cat-stripes-2.png").wait_for()
-    painted(page, wish)
-    wish = int(page.evaluate("document.body.dataset.wish"))
+    painted(page, before)
+    kept(page, 4)
+    before = wished(page)
     page.locator("#photo .undo").click()
     page.locator("#photo .name", has_text="cat.png").wait_for()
-    painted(page, wish)
+    painted(page, before)
+    kept(page, 5)
     # Back to the first painting, with the settings that it had.
-    page.wait_for_function("document.querySelectorAll('#result .strip button').length >= 3")
     page.locator("#result .strip button").last.click()
-    page.wait_for_function("repaint.director.values.style === 'dots'")
-    assert page.evaluate("repaint.director.values.strength") == 1
+    has_settings(page, style="dots", strength=1)
     at_rest(page)
-    # A second style, and all as it was at first.
+    # All as it was at first.
+    choose(page, "very broad")
     page.get_by_role("button", name="Reset all settings").click()
-    page.wait_for_function("repaint.director.values.strength === 1")
+    has_settings(page, style="dots", strength=1, brush_size="auto")
     page.get_by_role("tab", name="Many photos").click()
     page.locator("#photos").wait_for()
-    assert page.locator("#stage").is_hidden()
-    assert page.evaluate("document.documentElement.scrollWidth") <= view["viewport"]["width"]
+    expect(page.locator("#stage")).to_be_hidden()
+    fits(page)
 
 
 def test_less_strength_is_seen_before_it_is_painted(page, photos, painter, monkeypatch):
@@ -100,19 +104,19 @@ def test_less_strength_is_seen_before_it_is_painted(page, photos, painter, monke
     at_rest(page)
     monkeypatch.undo()
     paint(page)
-    assert page.locator("#stage .after").evaluate("e => getComputedStyle(e).opacity") == "1"
+    expect(page.locator("#stage .after")).to_have_css("opacity", "1")
 
 
 def test_an_upload_tells_how_far_it_is(page, photos):
     line = page.context.new_cdp_session(page)
     line.send("Network.enable")
-    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 20_000}
+    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 5_000}
     line.send("Network.emulateNetworkConditions", slow)
     page.locator("#photo input[type=file]").set_input_files(photos / "cat.png")
     page.locator("#photo .size", has_text="Uploading: ").wait_for()
     line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
     painted(page)
-    assert "180 × 120 px" in page.locator("#photo .size").inner_text()
+    expect(page.locator("#photo .size")).to_contain_text("180 × 120 px")
 
 
 def test_full_size_says_how_long_it_takes_before_it_is_painted(page, tmp_path, painter, server):
@@ -126,9 +130,9 @@ def test_full_size_says_how_long_it_takes_before_it_is_painted(page, tmp_path, p
         upload(page, tmp_path / "large.jpg")
         about = page.locator("#desk .about", has_text="about 3 min")
         about.wait_for()
-        assert "1400 × 1400 px" in about.inner_text()
+        expect(about).to_contain_text("1400 × 1400 px")
         at_rest(page)
-        assert page.locator("#stage .frame").get_attribute("data-kind") == "preview"
+        expect(page.locator("#stage .frame")).to_have_attribute("data-kind", "preview")
     finally:
         server.studio.line._rates.clear()
 
@@ -176,14 +180,14 @@ def test_the_page_is_usable_after_every_file_that_cannot_be_painted(page, photos
         page.locator("#photo input[type=file]").set_input_files(file)
         said(page, sentence)
         at_rest(page)
-        assert page.locator("#photo .about").is_hidden()
-        before = int(page.evaluate("document.body.dataset.wish ?? 0"))
+        expect(page.locator("#photo .about")).to_be_hidden()
+        before = wished(page)
         upload(page, photos / "cat.png")
         painted(page, before)
         page.get_by_role("button", name="Remove: Your photo").click()
     # As a painting, too.
     upload(page, photos / "cat.png")
-    page.locator("#styles .own input").check(force=True)
+    choose(page, "A painting of your own")
     for file, sentence in bad.items():
         if "huge" in file:  # of a painting no more than 1,024 pixels are ever sent
             continue
@@ -208,8 +212,7 @@ def test_a_stopped_batch_keeps_what_was_finished(page, photos, painter, monkeypa
     page_waits = threading.Event()
     page.get_by_role("tab", name="Many photos").click()
     files = [photos / name for name in ("cat.png", "coffee.jpg", "painting.png")]
-    page.locator("#photos input[type=file]").set_input_files(files)
-    page.locator("#photos").get_by_text("painting").first.wait_for()
+    give_many(page, files)
     page.get_by_role("button", name="Choose others").first.wait_for()
     assert "image/*" in page.locator("#photos input[type=file]").get_attribute("accept")
     choose(page, "dots")
@@ -218,9 +221,9 @@ def test_a_stopped_batch_keeps_what_was_finished(page, photos, painter, monkeypa
     page.locator("#desk .about, #report .state", has_text="Painting 2 of 3").first.wait_for()
     page.get_by_role("button", name="Stop").click()
     at_rest(page)
-    report = page.locator("#report").inner_text()
-    assert "Stopped: 1 photo painted, 2 left out" in report
-    assert "coffee.jpg: not painted, stopped." in report
+    report = page.locator("#report")
+    expect(report).to_contain_text("Stopped: 1 photo painted, 2 left out")
+    expect(report).to_contain_text("coffee.jpg: not painted, stopped.")
     assert download(page, "Download all as ZIP")[0] == "repainted-dots.zip"
 
 

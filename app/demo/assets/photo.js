@@ -18,6 +18,13 @@ function complain(sentence) {
   wrong.hidden = !sentence;
 }
 
+// One address for each picture: to the brush another one is another photo, on which nothing is drawn.
+const addresses = new WeakMap();
+function addressOf(picture) {
+  if (!addresses.has(picture)) addresses.set(picture, URL.createObjectURL(picture));
+  return addresses.get(picture);
+}
+
 function show() {
   const there = Boolean(chosen.source || chosen.path);
   given.hidden = $(".about").hidden = !there;
@@ -25,7 +32,7 @@ function show() {
   $(".undo").hidden = !past.length;
   $(".name").textContent = chosen.name ?? "";
   $(".size").textContent = chosen.width ? `${chosen.width} × ${chosen.height} px` : "";
-  const url = chosen.preview ? URL.createObjectURL(chosen.preview) : chosen.url;
+  const url = chosen.preview ? addressOf(chosen.preview) : chosen.url;
   image.hidden = !url;
   if (url) image.src = url;
   else image.removeAttribute("src");
