@@ -16,9 +16,10 @@ ONNX   := $(VENV)/npm/node_modules/onnxruntime-web
 demo: $(STAMPS)/run
 	$(PY) -m app $(ARGS)
 
-# Run the tests, two files at a time. Options: make test ARGS="-x tests/wct"
+# Run the tests, two files at a time, in the order of tests/conftest.py. Options:
+# make test ARGS="-x tests/wct"
 test: $(STAMPS)/run $(STAMPS)/dev $(STAMPS)/train $(STAMPS)/site try-npm
-	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMPS)/run $(STAMPS)/dev
 	$(PY) -m ruff check .
