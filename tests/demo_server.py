@@ -1,5 +1,7 @@
 """The demo, served for the tests that ask it over HTTP or through a browser."""
 
+import contextlib
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +18,15 @@ BUILT = ("max_pixels", "max_queue", "judge", "cache")
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, and that nobody is given before it is used.
+
+    The ports that systems give to whoever asks for any begin at 32,768.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
