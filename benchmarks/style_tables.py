@@ -56,6 +56,7 @@ class Column:
     paper: tuple[tuple[float, ...], tuple[float, ...], float] | None = None
 
 
+LEAST_MINUTES = 0.1  # of the column that is trained for as long as another one took
 NOT_SETTINGS = ("out", "photos", "columns", "leave_out", "measures")  # may differ between calls
 MLP = ("--coloring", "mlp")
 # The first decides how many steps the others make, and the last how long it takes.
@@ -126,7 +127,7 @@ def train_columns(arguments: argparse.Namespace) -> dict[str, dict]:
             if arguments.steps is not None:
                 length = ["--steps", str(arguments.steps)]
         elif name == MINUTED:
-            length = ["--minutes", str(max(records[FIRST]["minutes"], 0.1))]
+            length = ["--minutes", str(max(records[FIRST]["minutes"], LEAST_MINUTES))]
         else:
             length = ["--steps", str(arguments.steps or records[FIRST]["steps"])]
         if record_of(file) is None:

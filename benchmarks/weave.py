@@ -50,14 +50,16 @@ def main() -> None:
     )
     for path in arguments.checkpoint:
         checkpoint = models.load_checkpoint(path)
+        network = checkpoint.network
+        # Past Repainter.prepare: what it would do is done above, or left out.
+        with torch.no_grad():
+            contents = [network.encode_content(given) for given in shown.values()]
         print(f"\n{path}\n{'style':10}" + "".join(f"  {name:>8}  regularity" for name in shown))
         for style, codes in checkpoint.styles.items():
             cells = []
-            for given in shown.values():
+            for content in contents:
                 with torch.no_grad():
-                    # Past Repainter.prepare: what it would do is done above, or left out.
-                    content = checkpoint.network.encode_content(given)
-                    painted = checkpoint.network.generate(content, codes[0])
+                    painted = network.generate(content, codes[0])
                 cells.append(f"  {fineness(painted):8.2f}  {regularity(painted, plain):10.1f}")
             print(f"{style:10}" + "".join(cells))
 

@@ -1,12 +1,14 @@
 """Training: it learns, it can be cut off and go on, and it never loses a good checkpoint."""
 
 import csv
+import functools
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -17,14 +19,28 @@ from PIL import Image
 
 import models
 import wct
-from app import train
+from app import samples, train
 from app.painter import Painter
-from app.samples import SHEET_SIZE
 from app.training import WholeNetwork, saving
 from tests.full_disk import full_disk
 
 SHAPE = ("--width", "8", "--blocks", "1")
 TINY = ["--size", "64", "--device", "cpu", "--codes", "medoids"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def judges_are_loaded_once() -> Iterator[None]:
+    """They are frozen, and most runs have the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        for judge in (models.PerceptualNetwork, models.EfficientNetFeatures):
+            patch.setattr(models, judge.__name__, functools.cache(judge))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def small_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sheets of samples cost more than a few steps; test_codes.py has one at its real size."""
+    monkeypatch.setattr(samples, "SHEET_SIZE", 32)
 
 
 def arguments(folders: Path, out: Path, *more: str, shape: tuple[str, ...] = SHAPE) -> list[str]:
@@ -34,7 +50,7 @@ def arguments(folders: Path, out: Path, *more: str, shape: tuple[str, ...] = SHA
 
 def test_a_run_writes_a_checkpoint_a_sheet_a_log_and_a_state(folders, tmp_path):
     out = tmp_path / "run" / "a.safetensors"
-    assert train.main(arguments(folders, out, "--steps", "10")) == 0
+    assert train.main(arguments(folders, out, "--steps", "10", "--batch", "1")) == 0
     checkpoint = models.load_checkpoint(out)
     assert list(checkpoint.styles) == ["warm", "cold"]
     assert checkpoint.record["steps"] == 10 and checkpoint.record["data"]["warm"] == 4
@@ -43,7 +59,7 @@ def test_a_run_writes_a_checkpoint_a_sheet_a_log_and_a_state(folders, tmp_path):
     rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
     assert rows[0]["step"] == "10" and float(rows[0]["style"]) > 0
     with Image.open(out.with_suffix(".samples.png")) as sheet:
-        assert sheet.size == (SHEET_SIZE * 5, SHEET_SIZE * 5)
+        assert sheet.size == (samples.SHEET_SIZE * 5, samples.SHEET_SIZE * 5)
 
 
 def test_training_brings_the_paintings_colors(folders, tmp_path):
@@ -200,7 +216,7 @@ def test_steps_that_are_not_finite_may_be_left_out_and_are_counted(
     folders, tmp_path, monkeypatch, capsys
 ):
     out = tmp_path / "a.safetensors"
-    command = arguments(folders, out, "--steps", "5", "--skip-not-finite", "2")
+    command = arguments(folders, out, "--steps", "5", "--batch", "1", "--skip-not-finite", "2")
     run = train.Run(train.parse_arguments(command))
     before = [p.detach().clone() for p in run.learner.network.parameters()]
     generator = run.generator

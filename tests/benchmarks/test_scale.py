@@ -74,7 +74,7 @@ def test_memory_is_of_a_file_that_is_read_painted_and_written(tmp_path, capsys):
 
 def test_every_style_is_painted_with_every_brush(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scale, "BRUSH_ROUNDS", 1)
-    monkeypatch.setattr(scale, "enlarged", lambda path, _: images.load(path))
+    monkeypatch.setattr(scale, "enlarged", lambda path, _: images.load(path, max_size=128))
     rows = measured(tmp_path, "brush")
     assert [row["style"] for row in rows] == list(Painter(CHECKPOINT, "cpu").style_names)
     for row in rows:

@@ -9,12 +9,21 @@ import torch
 from PIL import Image
 
 import models
-from app import train
+from app import samples, train
 from benchmarks import style_tables
 from benchmarks.style_tables import COLUMNS, STYLES, file_of
 
 TINY = ["--width", "8", "--blocks", "1", "--group-size", "8", "--size", "64", "--batch", "1"]
 TINY += ["--steps", "2", "--device", "cpu", "--photos", "2"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def brief():
+    """No six seconds of steps, nor large sheets of samples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style_tables, "LEAST_MINUTES", 0.001)
+        patch.setattr(samples, "SHEET_SIZE", 32)
+        yield
 
 
 @pytest.fixture(scope="module")
