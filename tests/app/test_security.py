@@ -212,9 +212,12 @@ def test_what_is_not_on_the_list_is_not_there(page: gr.Blocks, path: str) -> Non
     assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), answer[:80]
 
 
-def raw(page: gr.Blocks, request: bytes, wait: float = PATIENCE) -> bytes:
-    with socket.create_connection(("127.0.0.1", page.server_port), timeout=wait) as connection:
-        connection.sendall(request)
+def raw(page: gr.Blocks, request: bytes) -> bytes:
+    """The answer to a request that is the only one of its connection."""
+    first, rest = request.split(b"\r\n", 1)
+    address = ("127.0.0.1", page.server_port)
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
+        connection.sendall(first + b"\r\nConnection: close\r\n" + rest)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
         while piece := connection.recv(2**16):
