@@ -63,10 +63,17 @@ def page(painter: Painter, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def impatient(painter: Painter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[gr.Blocks]:
-    patience = Patience(header=0.5, unread=2.0)
-    with serving(painter, tmp_path_factory.mktemp("uploads"), patience=patience) as page:
-        yield page
+def impatient(
+    page: gr.Blocks, painter: Painter, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[gr.Blocks]:
+    """Another server, for what ends connections."""
+    folder, patience = os.environ["GRADIO_TEMP_DIR"], Patience(header=0.5, unread=2.0)
+    with (
+        serving(painter, tmp_path_factory.mktemp("none"), patience=patience) as other,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("GRADIO_TEMP_DIR", folder)  # the page's, which goes on being served
+        yield other
 
 
 @pytest.fixture
