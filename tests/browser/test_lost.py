@@ -10,7 +10,15 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_friend import DESKTOP, PHONE, at_rest, said
-from tests.browser.test_page import choose, download, kept, painted, upload, wished
+from tests.browser.test_page import (
+    choose,
+    download,
+    give_many,
+    kept,
+    painted,
+    upload,
+    wished,
+)
 from tests.demo_server import free_port
 from tests.patience import PATIENCE
 
@@ -91,8 +99,7 @@ def test_a_stop_without_a_connection_is_told_to_the_server_once_there_is_one(
 ):
     page = open_page(**PHONE)
     page.get_by_role("tab", name="Many photos").click()
-    page.locator("#photos input[type=file]").set_input_files([photos / "cat.png"])
-    page.locator("#photos").get_by_text("cat").first.wait_for()
+    give_many(page, [photos / "cat.png"])
     slow.clear()
     slow.begun.clear()
     page.get_by_role("button", name="Paint them all").click()

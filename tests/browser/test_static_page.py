@@ -338,6 +338,7 @@ def test_the_example_is_seen_before_the_paints_are_ready(browser, address):
 
     with browser.new_context(service_workers="block") as context:
         page = context.new_page()
+        page.set_default_timeout(measured.PATIENCE)
         page.route("**/model/weights.bin", lambda route: None)  # which is never answered
         page.goto(address)
         canvas = page.locator("#painted")
