@@ -14,16 +14,17 @@ given twenty places of the queue. Linux only: memory is read from /proc.
 """
 
 import argparse
-import gc
 import itertools
 import json
 import os
 import platform
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,8 +150,8 @@ def main() -> int:
         print(taps_table(clicks), flush=True)
         slow = measure_slow_line(address, Path(folder))
         print(slow, flush=True)
-        crowd = measure_crowd(address, pictures, arguments.requests)
         page.close(verbose=False)
+        crowd = measure_crowd(arguments.checkpoint, pictures, arguments.requests)
     report = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
@@ -333,37 +334,55 @@ def _phone_photo(path: Path) -> Path:
     return path
 
 
-def measure_crowd(address: str, pictures: Pictures, requests: int) -> dict[str, float]:
-    """Photos sent, twenty at a time: how many came back, seconds until the last, memory in MB."""
+def measure_crowd(checkpoint: Path, pictures: Pictures, requests: int) -> dict[str, float]:
+    """Photos sent, twenty at a time: how many came back, seconds until the last, memory in MB.
+
+    The demo is a process of its own, whose memory has nothing of those who ask.
+    """
     from gradio_client import Client, handle_file
 
-    clients = [
-        Client(
-            address,
-            headers={"X-Forwarded-For": visitor},
-            verbose=False,
-            analytics_enabled=False,
-            download_files=tempfile.mkdtemp(dir=pictures.folder),
-        )
-        for visitor in VISITORS
-    ]
-    style = clients[0].predict(api_name="/styles")[0]
-    turns = itertools.cycle(clients)
+    port = _free_port()
+    command = [sys.executable, "-m", "app", "--port", str(port), "--proxy", "127.0.0.1"]
+    environment = {**os.environ, "GRADIO_TEMP_DIR": tempfile.mkdtemp(dir=pictures.folder)}
+    server = subprocess.Popen(
+        [*command, "--checkpoint", str(checkpoint), "--device", "cpu"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        address = f"http://127.0.0.1:{port}/"
+        _wait_for(address, server)
+        clients = [
+            Client(
+                address,
+                headers={"X-Forwarded-For": visitor},
+                verbose=False,
+                analytics_enabled=False,
+                download_files=tempfile.mkdtemp(dir=pictures.folder),
+            )
+            for visitor in VISITORS
+        ]
+        style = clients[0].predict(api_name="/styles")[0]
+        turns = itertools.cycle(clients)
 
-    def ask():
-        return next(turns).submit(handle_file(pictures.photo()), style, api_name="/stylize")
+        def ask():
+            return next(turns).submit(handle_file(pictures.photo()), style, api_name="/stylize")
 
-    ask().result()
-    before, started, most = _memory_at_rest(), time.perf_counter(), 0.0
-    answered = 0
-    for begun in tqdm(range(0, requests, AT_ONCE), desc="requests"):
-        jobs = [ask() for _ in range(min(AT_ONCE, requests - begun))]
-        while not all(job.done() for job in jobs):
-            most = max(most, _memory())
-            time.sleep(0.05)
-        answered += sum(_is_picture(job) for job in jobs)
-    seconds = time.perf_counter() - started
-    after = _memory_at_rest()
+        ask().result()
+        before, started, most = _memory_at_rest(server.pid), time.perf_counter(), 0.0
+        answered = 0
+        for begun in tqdm(range(0, requests, AT_ONCE), desc="requests"):
+            jobs = [ask() for _ in range(min(AT_ONCE, requests - begun))]
+            while not all(job.done() for job in jobs):
+                most = max(most, _memory(server.pid))
+                time.sleep(0.05)
+            answered += sum(_is_picture(job) for job in jobs)
+        seconds = time.perf_counter() - started
+        after = _memory_at_rest(server.pid)
+    finally:
+        server.terminate()
+        server.wait()
     return {
         "asked": requests,
         "answered": answered,
@@ -374,6 +393,21 @@ def measure_crowd(address: str, pictures: Pictures, requests: int) -> dict[str, 
     }
 
 
+def _wait_for(address: str, server: subprocess.Popen) -> None:
+    """Until the demo answers.
+
+    Raises:
+        RuntimeError: it ended instead.
+    """
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(address):
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise RuntimeError(f"the demo ended with exit code {server.returncode}")
+
+
 def _is_picture(job) -> bool:
     try:
         return images.load(job.result()).width == SIDE
@@ -382,18 +416,17 @@ def _is_picture(job) -> bool:
         return False
 
 
-def _memory_at_rest() -> float:
+def _memory_at_rest(process: int) -> float:
     """MB that are left once the demo, without work for a while, has given back what it can."""
     from app.demo.server import IDLE
 
     time.sleep(IDLE + 3)
-    gc.collect()
-    return _memory()
+    return _memory(process)
 
 
-def _memory() -> float:
-    """MB that this process holds."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+def _memory(process: int) -> float:
+    """MB that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

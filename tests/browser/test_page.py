@@ -4,14 +4,16 @@ import base64
 import io
 import json
 import threading
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import TimeoutError as TooLongError
 from playwright.sync_api import expect
 
 from tests.patience import PATIENCE
@@ -23,11 +25,21 @@ def upload(page, photo: Path) -> None:
 
 
 @contextmanager
-def another_setting(page) -> Iterator[None]:
-    """Inside a control is moved; afterwards the page has its new value, and a wish has it, too."""
-    before = page.evaluate(SETTINGS)
+def another_setting(page, again: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Inside a control is moved; afterwards the page has its new value, and a wish has it, too.
+
+    As a visitor would, ``again`` moves what does not move: in a panel that was just opened a
+    control may be seen a moment before it listens.
+    """
+    before, deadline = page.evaluate(SETTINGS), time.monotonic() + PATIENCE
     yield
-    page.wait_for_function(f"before => {SETTINGS} !== before", arg=before)
+    while time.monotonic() < deadline:
+        try:
+            page.wait_for_function(f"before => {SETTINGS} !== before", arg=before, timeout=3000)
+            return
+        except TooLongError:
+            again()
+    pytest.fail("the page does not take the setting")
 
 
 SETTINGS = "JSON.stringify(repaint.director.values)"
@@ -36,14 +48,14 @@ SETTINGS = "JSON.stringify(repaint.director.values)"
 def choose(page, name: str) -> None:
     radio = page.get_by_role("radio", name=name).first
     if not radio.is_checked():
-        with another_setting(page):
+        with another_setting(page, lambda: radio.dispatch_event("change")):
             radio.locator("xpath=ancestor::label").click()  # as soon as it lies still
 
 
 def slide(page, name: str, place: int) -> None:
     """Moves a slide: 0 is its least, 100 its middle, 200 its most."""
     control = page.locator(".slide", has_text=name).locator("input")
-    with another_setting(page):
+    with another_setting(page, lambda: control.fill(str(place))):
         control.fill(str(place))
 
 
