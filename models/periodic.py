@@ -19,8 +19,12 @@ SEED = 0
 Origins = Sequence[tuple[int, int]]
 
 
-def cut(canvas: Tensor, photo: Tensor, origins: Origins) -> Tensor:
+def cut(canvas: Tensor, photo: Tensor, origins: Origins, size: int = 1) -> Tensor:
     """What of a canvas (1, 1, SIDE, SIDE) lies under photos (B, 3, H, W): (B or 1, 1, H, W).
+
+    Args:
+        size: how many times larger the canvas is than it was drawn, bilinearly. It repeats after
+            as many times SIDE.
 
     Raises:
         ValueError: neither one origin nor as many as there are photos.
@@ -29,8 +33,27 @@ def cut(canvas: Tensor, photo: Tensor, origins: Origins) -> Tensor:
         raise ValueError(f"{len(photo)} photos can't have {len(origins)} origins")
     canvas = canvas.to(photo)
     height, width = (torch.arange(n, device=photo.device) for n in photo.shape[-2:])
-    places = (((height + top) % SIDE, (width + left) % SIDE) for top, left in origins)
-    return torch.cat([canvas[:, :, rows[:, None], columns] for rows, columns in places])
+    if size == 1:
+        places = (((height + top) % SIDE, (width + left) % SIDE) for top, left in origins)
+        return torch.cat([canvas[:, :, rows[:, None], columns] for rows, columns in places])
+    return torch.cat(
+        [
+            _lines(_lines(canvas, height + top, size, -2), width + left, size, -1)
+            for top, left in origins
+        ]
+    )
+
+
+def _lines(canvas: Tensor, places: Tensor, size: int, dimension: int) -> Tensor:
+    """The lines of an enlarged canvas at some places, along one dimension."""
+    # Of the middles of pixels, in halves of the smaller canvas's parts: whole numbers stay exact.
+    parts = 2 * places + 1 - size
+    first = parts.div(2 * size, rounding_mode="floor")
+    shape = [1] * canvas.ndim
+    shape[dimension] = -1
+    share = ((parts - 2 * size * first).to(canvas) / (2 * size)).reshape(shape)
+    before, after = (canvas.index_select(dimension, i % SIDE) for i in (first, first + 1))
+    return torch.lerp(before, after, share)
 
 
 def blurred(image: Tensor, deviation: float) -> Tensor:

@@ -169,6 +169,7 @@ def numbers(painter: Painter) -> dict[str, Any]:
             "edges": tone.EDGES,
             "reach": tone.REACH,
         },
+        "grain": {"enlarged": grain.ENLARGED},
         "outlines": {
             "width": outlines.WIDTH,
             "around": outlines.AROUND,

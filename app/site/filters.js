@@ -587,13 +587,22 @@ export function shaded(picture, photo, light, share, amount, strength, about, we
   return out;
 }
 
-// What of a canvas that repeats lies under a picture, times an amount, on all of its colors.
-export function grained(picture, paper, side, amount, top, left) {
+// What of a canvas that repeats, enlarged bilinearly, lies under a picture, times an amount, on all of
+// its colors: models/finish/grain.py.
+export function grained(picture, paper, side, amount, top, left, size) {
   const { height, width } = picture;
+  const down = enlargedLines(height, top, side, size);
+  const across = enlargedLines(width, left, side, size);
+  const line = new Float32Array(side);
   for (let y = 0; y < height; y++) {
-    const row = modulo(top + y, side) * side;
+    const above = down.before[y] * side;
+    const below = down.after[y] * side;
+    for (let x = 0; x < side; x++) {
+      line[x] = paper[above + x] + down.share[y] * (paper[below + x] - paper[above + x]);
+    }
     for (let x = 0; x < width; x++) {
-      const more = amount * paper[row + modulo(left + x, side)];
+      const first = line[across.before[x]];
+      const more = amount * (first + across.share[x] * (line[across.after[x]] - first));
       for (let c = 0; c < 3; c++) {
         const i = (c * height + y) * width + x;
         picture.data[i] = limited(picture.data[i] + more);
@@ -601,6 +610,21 @@ export function grained(picture, paper, side, amount, top, left) {
     }
   }
   return picture;
+}
+
+// Between which lines of a canvas those of an enlarged one lie, and where: models/periodic.py.
+function enlargedLines(count, start, side, size) {
+  const before = new Int32Array(count);
+  const after = new Int32Array(count);
+  const share = new Float32Array(count);
+  for (let i = 0; i < count; i++) {
+    const part = 2 * (start + i) + 1 - size;
+    const first = Math.floor(part / (2 * size));
+    before[i] = modulo(first, side);
+    after[i] = modulo(first + 1, side);
+    share[i] = part / (2 * size) - first;
+  }
+  return { before, after, share };
 }
 const modulo = (a, b) => ((a % b) + b) % b;
 

@@ -303,7 +303,8 @@ export class Painter {
     if (ground.tone > 0) filters.toned(painted, light, strength * ground.tone, about.tone, about.luma);
     if (ground.grain > 0) {
       const { canvas } = this.model;
-      filters.grained(painted, canvas.grain, about.canvas.side, strength * ground.grain, box.top, box.left);
+      const amount = strength * ground.grain * (size > 1 ? about.grain.enlarged : 1);
+      filters.grained(painted, canvas.grain, about.canvas.side, amount, box.top, box.left, size);
     }
     if (ground.outlines > 0) {
       filters.printed(painted, filters.ink(less, shown, size, about.outlines), strength * ground.outlines);

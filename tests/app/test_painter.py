@@ -224,15 +224,23 @@ def test_what_is_flattened_is_the_painting(tiny, large):
     assert float(flatter.diff().abs().mean()) < float(flat.diff().abs().mean())
 
 
-def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(tiny, large):
+@pytest.mark.parametrize("brush_size", [1, 2, 4])
+def test_the_grain_of_paper_lies_still_under_tiles_and_goes_with_the_brushwork(
+    tiny, large, brush_size
+):
     style = replace(tiny.style("dots"), ground=models.Ground(strokes=0.0, grain=0.1))
-    whole, bare = (tiny.paint(large, style, Look(brushwork=b)).rgb.astype(float) for b in (1, 0))
+    larger = Picture(np.tile(large.rgb, (brush_size, brush_size, 1))[:-1])
+    whole, bare = (
+        tiny.paint(larger, style, Look(brushwork=b, brush_size=brush_size)).rgb.astype(float)
+        for b in (1, 0)
+    )
     shown = ((whole > 0) & (whole < 255)).all(2)
     grain = (whole - bare)[shown]
     assert 0.08 < grain.std() / 127.5 < 0.12 and abs(grain.mean()) < 1
     assert np.ptp(grain, axis=1).max() <= 1  # all colors alike
-    mask = np.full(large.rgb.shape[:2], 255, np.uint8)
-    tiled = tiny.paint(large, style, tile=64, mask=mask)
+    mask = np.full(larger.rgb.shape[:2], 255, np.uint8)
+    look = Look(brush_size=brush_size)
+    tiled = tiny.paint(larger, style, look, tile=64 * brush_size, mask=mask)
     assert levels(tiled, Picture(whole.astype(np.uint8))).max() <= 2
 
 

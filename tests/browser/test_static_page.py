@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import skimage.data
+import torch
 from PIL import Image
 from playwright import sync_api as playwright
 
 from app.painter import Painter
 from app.site.serve import HEADERS, Bare
 from benchmarks import site as measured
+from models import periodic
 from tests.app.conftest import save_tiny
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +104,7 @@ def test_it_paints_as_the_command_line_does(page, painter: Painter):
         measured.Case("a ground", ("cat.png", cat), "stripes"),
         measured.Case("half", ("cat.png", cat), "stripes", {"strength": 0.5}),
         measured.Case("everything", ("cat.png", cat), "dots", everything),
+        measured.Case("broad", ("cat.png", cat), "stripes", {"brushwork": 3.0, "brush_size": 4}),
         measured.Case("own", ("cat.png", cat), ("own.png", measured.png(_painting()))),
         measured.Case(
             "turned", ("turned.jpg", measured.turned(skimage.data.coffee()[:80, :120])), "dots"
@@ -111,6 +114,25 @@ def test_it_paints_as_the_command_line_does(page, painter: Painter):
     for row in measured.compare(page, painter, cases):
         assert row["mean"] < measured.MOST_MEAN, row
         assert row["within"] > measured.LEAST_SHARE, row
+
+
+GRAINED = """async ([width, height, side, top, left, size]) => {
+  const { grained, map } = await import("./filters.js");
+  const paper = Float32Array.from({ length: side * side }, (_, i) => ((7919 * i) % 1009) / 1009);
+  const { data } = grained(map(3, height, width), paper, side, 0.5, top, left, size);
+  return Array.from(data);
+}"""
+
+
+def test_its_grain_lies_where_the_command_line_s_does(page):
+    width, height, side = 75, 60, periodic.SIDE
+    paper = (7919 * torch.arange(side * side) % 1009 / 1009).reshape(1, 1, side, side)
+    for size in (1, 2, 4):
+        for top, left in ((0, 0), (-37, 1003), (side * size - 5, -6 * side)):
+            right = 0.5 * periodic.cut(paper, torch.zeros(1, 3, height, width), [(top, left)], size)
+            mine = page.page.evaluate(GRAINED, [width, height, side, top, left, size])
+            mine = np.array(mine).reshape(1, 3, height, width)
+            assert np.abs(mine - right.numpy()).max() < 1e-6, (size, top, left)
 
 
 def _painting() -> np.ndarray:
