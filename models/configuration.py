@@ -67,6 +67,7 @@ class RepainterConfig:
         hidden: width of the coloring MLPs.
         refinement: width of the MLP that refines a painting's statistics; 0: none
             (statistics only).
+        manners: that the refinement mixes, see :class:`models.CodeRefinement`; 0: none.
         strokes: standard deviation, of values in [-1, 1], of the faint strokes that the network
             sees where a photo is plain, in place of the photo's noise; 0: it sees the photo as it
             is. See :mod:`models.strokes`.
@@ -85,6 +86,7 @@ class RepainterConfig:
     hidden: int = 256
     refinement: int = field(default=0, metadata={"since": 2})
     strokes: float = field(default=0.0, metadata={"since": 2})
+    manners: int = field(default=0, metadata={"since": 4})
 
     def __post_init__(self) -> None:
         if self.coloring not in COLORINGS:
@@ -99,6 +101,8 @@ class RepainterConfig:
             raise ValueError(f"there are at most {MOST_BLOCKS} blocks, got {self.blocks}")
         if self.refinement < 0 or (self.refinement and self.coloring != "statistics"):
             raise ValueError(f"refinement is of statistics and not negative, got {self}")
+        if self.manners < 0 or (self.manners and not self.refinement):
+            raise ValueError(f"manners are a refinement's and not negative, got {self}")
         smallest = min(self.hop_channels)
         if smallest % self.group_size:
             raise ValueError(f"groups of {self.group_size} don't divide {smallest} channels")

@@ -79,7 +79,9 @@ class Repainter(nn.Module):
         for name, layer in self.coloring.layers.items():
             self.add_module(name, layer)
         self.refinement = (
-            CodeRefinement(config.hop_channels, config.group_size, config.refinement)
+            CodeRefinement(
+                config.hop_channels, config.group_size, config.refinement, config.manners
+            )
             if config.refinement
             else None
         )
@@ -231,13 +233,18 @@ class Repainter(nn.Module):
     @torch.no_grad()
     def encode_style(self, painting: Tensor) -> StyleCode:
         """The style code of paintings (B, 3, H, W) in [-1, 1], of any size."""
+        return self.refine(self.read_style(painting))
+
+    @torch.no_grad()
+    def read_style(self, painting: Tensor) -> StyleCode:
+        """What is read of paintings, not refined; as :meth:`encode_style`."""
         precision = self.precision
         self.compute_in(torch.float32)
         try:
             code = self.coloring.encode(painting, lambda image: self.reconstruct(padded(image)))
         finally:
             self.compute_in(precision)
-        return self.refine(code)
+        return code
 
     @torch.no_grad()
     def encode_photo(

@@ -17,10 +17,14 @@ def refining_network() -> models.Repainter:
     comes back from a checkpoint, which has half precision.
     """
     torch.manual_seed(0)
-    config = models.RepainterConfig(width=8, blocks=1, group_size=8, strokes=0.05, refinement=16)
+    config = models.RepainterConfig(
+        width=8, blocks=1, group_size=8, strokes=0.05, refinement=16, manners=3
+    )
     network = models.Repainter(config).eval().requires_grad_(False)
     torch.nn.init.normal_(network.refinement.moves.weight, std=0.05)
     torch.nn.init.normal_(network.refinement.moves.bias, std=0.05)
+    torch.nn.init.normal_(network.refinement.manners.weight, std=0.2)
+    torch.nn.init.normal_(network.refinement.gate.weight, std=0.1)
     return network.half().float()
 
 

@@ -149,26 +149,28 @@ class Coder(nn.Module):
         if self.refinement is None:
             return
         refinement, n = self.refinement, self.refinement.group_size
-        # A move of a root is turn + turn^T: of the two weights that are added, only their sum is
-        # needed, and only for one half of a symmetric matrix.
         rows, columns = torch.triu_indices(n, n)
-        weights: list[Tensor] = []
-        biases: list[Tensor] = []
-        start = 0
-        for channels in refinement.channels:
-            groups, shift = channels // n, channels
-            turn = slice(start + shift, start + shift + groups * n * n)
-            for kept, whole in (
-                (weights, refinement.moves.weight),
-                (biases, refinement.moves.bias),
-            ):
+
+        def halved(whole: Tensor) -> nn.Parameter:
+            """Of (moves, M): a move of a root is turn + turn^T, so only the sum of the two numbers
+            that are added is needed, and only for one half of a symmetric matrix.
+            """
+            kept: list[Tensor] = []
+            start = 0
+            for channels in refinement.channels:
+                groups = channels // n
+                turn = slice(start + channels, start + channels + groups * n * n)
                 matrices = whole[turn].reshape(groups, n, n, -1)
                 matrices = (matrices + matrices.transpose(1, 2)) / 4
-                kept.append(whole[start : start + shift].reshape(shift, -1))
+                kept.append(whole[start : start + channels])
                 kept.append(matrices[:, rows, columns].reshape(groups * len(rows), -1))
-            start = turn.stop
-        self.moves = nn.Parameter(torch.cat(weights), requires_grad=False)
-        self.shifts = nn.Parameter(torch.cat(biases)[:, 0], requires_grad=False)
+                start = turn.stop
+            return nn.Parameter(torch.cat(kept), requires_grad=False)
+
+        self.moves = halved(refinement.moves.weight)
+        self.shifts = nn.Parameter(halved(refinement.moves.bias[:, None])[:, 0], False)
+        manners = refinement.manners
+        self.manners = None if manners is None else halved(manners.weight)
         place = torch.empty(n, n, dtype=torch.long)
         place[rows, columns] = place[columns, rows] = torch.arange(len(rows))
         self.register_buffer("place", place.flatten())
@@ -185,6 +187,8 @@ class Coder(nn.Module):
         seen = torch.cat([t.flatten(1) for t in (*code[::2], *diagonals)], 1)
         seen = ((seen - refinement.center) / refinement.spread).clamp(-5, 5)
         answer = F.linear(refinement.layers(seen), self.moves, self.shifts)
+        if self.manners is not None:
+            answer = answer + F.linear(refinement.shares(seen), self.manners)
         n, start, refined = refinement.group_size, 0, []
         for mean, root in zip(code[::2], code[1::2], strict=True):
             groups = mean.shape[1]

@@ -71,6 +71,7 @@ def test_the_code_of_a_painting_is_the_refined_one(network, run):
 def test_only_one_half_of_a_symmetric_move_is_kept(network):
     coder = Coder(network)
     assert coder.moves.numel() < 0.7 * network.refinement.moves.weight.numel()
+    assert coder.manners.numel() < 0.7 * network.refinement.manners.weight.numel()
 
 
 @pytest.mark.parametrize("condition", [1.0, 30.0, 1e3])

@@ -150,6 +150,7 @@ HEADERS = {
     ),
 }
 HEADERS[3] = (HEADERS[2][0], HEADERS[2][1] | {"faces"})
+HEADERS[4] = (HEADERS[3][0] | {"manners"}, HEADERS[3][1])
 
 
 def test_every_field_of_the_header_has_a_version():
@@ -170,6 +171,7 @@ def test_every_field_of_the_header_has_a_version():
         (1, *HEADERS[2]),
         (2, *HEADERS[2]),
         (3, *HEADERS[3]),
+        (4, *HEADERS[4]),
     ],
 )
 def test_headers_of_older_versions_are_read(path, version, config, ground):
@@ -304,6 +306,8 @@ WRONG = {
     "a wide network": lambda h: h["config"].update(width=8 * 10**5),
     "a wider one": lambda h: h["config"].update(width=8 * 10**8),
     "much refinement": lambda h: h["config"].update(refinement=10**9),
+    "many manners": lambda h: h["config"].update(refinement=8, manners=10**9),
+    "manners without a refinement": lambda h: h["config"].update(refinement=0, manners=2),
     "large groups": lambda h: h["config"].update(group_size=10**9),
     "eps that is no number": lambda h: h["config"].update(eps=float("nan")),
     "endless eps": lambda h: h["config"].update(eps=float("inf")),

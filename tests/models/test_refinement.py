@@ -72,3 +72,47 @@ def test_one_code_has_no_spread(network):
 def test_only_statistics_are_refined():
     with pytest.raises(ValueError, match="statistics"):
         RepainterConfig(width=8, group_size=8, coloring="mlp", refinement=8)
+
+
+@pytest.fixture
+def mannered() -> Repainter:
+    """A network with two manners: by its gate the first one's for bright paintings."""
+    torch.manual_seed(0)
+    config = RepainterConfig(width=8, blocks=1, group_size=8, refinement=16, manners=2)
+    network = Repainter(config).eval()
+    network.refinement.calibrate(codes_of(network, 3))
+    return network
+
+
+def test_manners_change_nothing_until_they_are_learned(mannered):
+    code = codes_of(mannered, 3)
+    for tensor, start in zip(mannered.refine(code).tensors, code.tensors, strict=True):
+        torch.testing.assert_close(tensor, start, atol=1e-6, rtol=1e-5)
+
+
+def test_a_painting_gets_manners_in_the_shares_that_it_is_taken_for(mannered):
+    refinement, code = mannered.refinement, codes_of(mannered, 3)
+    torch.nn.init.normal_(refinement.manners.weight, std=0.1)
+    torch.nn.init.normal_(refinement.gate.weight, std=0.1)
+    with torch.no_grad():
+        shares = refinement.shares(refinement.standardized(code))
+        assert shares.shape == (3, 2) and torch.allclose(shares.sum(1), torch.ones(3))
+        mixed = refinement.moved(code, shares @ refinement.manners.weight.T)
+        torch.testing.assert_close(mannered.refine(code).flatten(), mixed.flatten())
+        refinement.gate.weight.zero_()
+        refinement.gate.bias.copy_(torch.tensor([60.0, 0.0]))
+        first = refinement.moved(code, refinement.manners.weight.T[:1])
+        torch.testing.assert_close(mannered.refine(code).flatten(), first.flatten())
+        assert not torch.allclose(first.flatten(), mixed.flatten(), atol=1e-3)
+
+
+def test_a_refinement_without_manners_has_no_shares(network):
+    seen = network.refinement.standardized(codes_of(network, 2))
+    with pytest.raises(ValueError, match="no manners"):
+        network.refinement.shares(seen)
+
+
+@pytest.mark.parametrize("wrong", [{"manners": 2}, {"refinement": 8, "manners": -1}])
+def test_manners_are_a_refinements_and_not_negative(wrong):
+    with pytest.raises(ValueError, match="manners"):
+        RepainterConfig(width=8, group_size=8, **wrong)
