@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from models.backbones import LITE0
-from models.efficient import Normalize, load_efficientnet
+from models.efficient import EfficientNetFeatures, Normalize, load_efficientnet
+from models.reference import signature
 from models.weights_file import building, short
 
 SIDE = 224  # pixels; what EfficientNet-Lite0 was trained on
@@ -42,15 +43,37 @@ class PooledFeatures(nn.Module):
     @torch.no_grad()
     def forward(self, image: Tensor) -> Tensor:
         """The middle square of pictures (B, 3, H, W) in [-1, 1], at 224 px: (B, 1280)."""
-        height, width = image.shape[-2:]
-        side = min(height, width)
-        top, left = (height - side) // 2, (width - side) // 2
-        square = image[..., top : top + side, left : left + side]
-        if side != SIDE:
-            square = F.interpolate(
-                square, (SIDE, SIDE), mode="bicubic", antialias=True, align_corners=False
-            ).clamp(-1, 1)
-        return self.backbone(square).mean((2, 3))
+        return self.backbone(middle_square(image)).mean((2, 3))
+
+
+class MomentFeatures(nn.Module):
+    """Mean and logarithm of the deviation of every channel, at strides 4 to 32: (B, N).
+
+    What a picture is made like more than what it shows: a linear judge of twenty schools is right
+    more often on these than on :class:`PooledFeatures`. Arguments and errors are as there.
+    """
+
+    def __init__(self, name: str = LITE0) -> None:
+        super().__init__()
+        self.backbone = EfficientNetFeatures(name)
+
+    @torch.no_grad()
+    def forward(self, image: Tensor) -> Tensor:
+        """The middle square of pictures (B, 3, H, W) in [-1, 1], at 224 px: (B, N)."""
+        return signature(self.backbone(middle_square(image)))
+
+
+def middle_square(image: Tensor) -> Tensor:
+    """Of pictures (B, 3, H, W) in [-1, 1], at 224 px."""
+    height, width = image.shape[-2:]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    square = image[..., top : top + side, left : left + side]
+    if side == SIDE:
+        return square
+    return F.interpolate(
+        square, (SIDE, SIDE), mode="bicubic", antialias=True, align_corners=False
+    ).clamp(-1, 1)
 
 
 class LinearJudge(nn.Module):
@@ -105,10 +128,13 @@ class LinearJudge(nn.Module):
             raise ValueError(f"{path}: not a judge ({short(str(error))})") from None
         return judge.requires_grad_(False)
 
-    def fit(self, features: Tensor, labels: Tensor) -> LinearJudge:
+    def fit(self, features: Tensor, labels: Tensor, decay: float = WEIGHT_DECAY) -> LinearJudge:
         """Fits to features (N, D) and labels (N,), each class weighing the same however large.
 
         The loss is convex and the start is zero, so the result depends on the data alone.
+
+        Args:
+            decay: weight of the squared weights beside the cross-entropy.
 
         Raises:
             ValueError: a class without an example.
@@ -126,7 +152,7 @@ class LinearJudge(nn.Module):
         def closure() -> Tensor:
             optimizer.zero_grad()
             loss = F.cross_entropy(self(features), labels, weight=balance)
-            loss = loss + WEIGHT_DECAY * self.linear.weight.square().sum()
+            loss = loss + decay * self.linear.weight.square().sum()
             loss.backward()
             return loss
 
