@@ -1,10 +1,12 @@
 """How well a painting that is not built in is painted after: one random test painting a class.
 
 Every photo is painted after a random test painting of each class, as `--style PAINTING` would, and
-a linear judge over all classes says what it takes the result for (`benchmarks.gallery`): how often
-for the painting's class, and how often that is among its first three. By group: the four painters
-with built-in styles, the classes that training has seen, and those it never did. The committed
-classifier, which knows the four, is asked about theirs, too. Prints its table and writes JSON.
+judges say what they take the result for (`benchmarks.gallery`): how often for the painting's class,
+and how often that is among their first three. Two are linear over all classes, one on pooled
+features (what a picture shows) and one on their moments (how it is made); one is the committed
+classifier over twenty classes, which knows no "various". By group: the four painters with built-in
+styles, the classes that training has seen, and those it never did. The committed classifier over
+five classes is asked about the four. Prints its table and writes JSON.
 
 python -m benchmarks.any_painting --checkpoint FILE --judge /tmp/judge.safetensors
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -22,9 +24,10 @@ from tqdm import tqdm
 
 import models
 from app.choosing import spread
-from app.shipped import CHECKPOINT, CLASSIFIER
+from app.shipped import CHECKPOINT, CLASSIFIER, GALLERY_CLASSIFIER
 from benchmarks.gallery import (
     BACKBONE,
+    FEATURES,
     KEPT_OUT,
     MIXED,
     PAINTERS,
@@ -35,11 +38,10 @@ from benchmarks.gallery import (
     fitted_judge,
     mean,
     rank,
-    real_accuracy,
     shares,
 )
 from benchmarks.reports import written
-from models.judge import LinearJudge, PooledFeatures
+from models.judge import LinearJudge
 from models.measures import edge_correlation
 
 
@@ -50,62 +52,107 @@ def group_of(name: str) -> str:
     return "kept out" if name in KEPT_OUT else "known"
 
 
+class Jury:
+    """Judges of a picture that know all classes, each by its name in the table.
+
+    Args:
+        linear: the judges that :func:`benchmarks.gallery.fitted_judge` fits, by kind of features.
+        classifier: over all classes, of app.train_classifier.
+    """
+
+    def __init__(
+        self, linear: Mapping[str, LinearJudge], classifier: models.StyleClassifier
+    ) -> None:
+        self.linear, self.classifier = dict(linear), classifier
+        self.features = {kind: FEATURES[kind](BACKBONE) for kind in linear}
+
+    def ranks(self, picture: torch.Tensor, name: str) -> dict[str, int]:
+        """How many classes each judge has before a picture's own; of those it knows."""
+        ranks = {}
+        for kind, judge in self.linear.items():
+            ranks[kind] = rank(judge(self.features[kind](picture)), judge.classes.index(name))
+        if name in self.classifier.classes:
+            scores = self.classifier.judge(picture).probabilities.view(1, -1)
+            ranks["classifier"] = rank(scores, self.classifier.classes.index(name))
+        return ranks
+
+    def real(self, tests: Mapping[str, Pictures]) -> dict[str, dict[str, float]]:
+        """What the judges say of real test pictures, class by class."""
+        found = {}
+        for name, pictures in tests.items():
+            ranks = [self.ranks(pictures[i], name) for i in range(len(pictures))]
+            found[name] = verdicts(ranks)
+        return found
+
+
+def verdicts(ranks: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """JUDGE top1 and JUDGE top3 of some pictures of a class."""
+    row = {}
+    for judge in ranks[0]:
+        for top, share in shares([each[judge] for each in ranks]).items():
+            row[f"{judge} {top}"] = share
+    return row
+
+
 @torch.no_grad()
 def painted_after(
     network: models.Repainter,
     photos: Sequence[torch.Tensor],
     tests: dict[str, Pictures],
-    judge: LinearJudge,
-    features: PooledFeatures,
+    jury: Jury,
     classifier: models.StyleClassifier | None,
     seed: int,
 ) -> dict[str, dict[str, float]]:
     """What the judges say of photos painted after one random test painting a photo, class by class.
 
     Returns:
-        class -> top1, top3, photo (the share that the judge takes for a photo), edges (their
-        correlation with the photo's), and classifier (its share) where it knows the class.
+        class -> JUDGE top1, JUDGE top3, edges (their correlation with the photo's), and five (the
+        classifier's share) where it knows the class.
     """
     draw = random.Random(seed)
     names = [name for name in tests if name not in (PHOTO, MIXED)]
     rows = {}
     with tqdm(total=len(names) * len(photos), unit="picture", mininterval=5) as bar:
         for name in names:
-            label, paintings = judge.classes.index(name), tests[name]
-            ranks, called, edges, right = [], [], [], []
+            paintings = tests[name]
+            ranks, edges, right = [], [], []
             for photo in photos:
                 code = network.encode_style(paintings[draw.randrange(len(paintings))])
                 picture = network.repaint(photo, code)
-                scores = judge(features(picture))
-                ranks.append(rank(scores, label))
-                called.append(judge.classes[int(scores.argmax())])
+                ranks.append(jury.ranks(picture, name))
                 edges.append(float(edge_correlation(photo, picture)))
                 if classifier is not None and name in classifier.classes:
                     verdict = classifier.judge(picture).probabilities
                     right.append(classifier.classes[int(verdict.argmax())] == name)
                 bar.update()
-            rows[name] = shares(ranks) | {
-                "photo": called.count(PHOTO) / len(called),
-                "edges": sum(edges) / len(edges),
-            }
+            rows[name] = verdicts(ranks) | {"edges": sum(edges) / len(edges)}
             if right:
-                rows[name]["classifier"] = sum(right) / len(right)
+                rows[name]["five"] = sum(right) / len(right)
     return rows
 
 
 def print_table(report: dict) -> None:
     """The table on standard output: groups, and below each its classes."""
-    print(f"{report['photos']} photos, linear judge on pooled {BACKBONE} features")
-    print(f"\n{'painted after':18} top 1  top 3  photo  edges  classifier   real: top 1  top 3")
+    judges = ("pooled", "moments", "classifier")
+    print(f"{report['photos']} photos; linear judges on {BACKBONE}; top 1, top 3 of each judge")
+    heads = "".join(f"{judge:>12}" for judge in judges)
+    print(f"\n{'painted after':16}{heads}   edges  five   real:{heads[5:]}")
+
+    def pairs(row: dict) -> str:
+        cells = []
+        for judge in judges:
+            known = f"{judge} top1" in row
+            cells.append(
+                f"{row[f'{judge} top1']:7.2f}{row[f'{judge} top3']:5.2f}" if known else " " * 12
+            )
+        return "".join(cells)
+
     for group, row in report["groups"].items():
         own = {n: r for n, r in report["classes"].items() if group_of(n) == group}
         for name, numbers in [(group.upper(), row), *own.items()]:
             real = report["real"].get(name, report["real_groups"].get(group))
-            known = f"{numbers['classifier']:10.2f}" if "classifier" in numbers else " " * 10
-            print(
-                f"{name:18} {numbers['top1']:5.2f}  {numbers['top3']:5.2f}  {numbers['photo']:5.2f}"
-                f"  {numbers['edges']:5.2f}  {known}   {real['top1']:11.2f}  {real['top3']:5.2f}"
-            )
+            five = f"{numbers['five']:6.2f}" if "five" in numbers else " " * 6
+            print(f"{name:16}{pairs(numbers)}{numbers['edges']:8.2f}{five}   {pairs(real)}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -116,23 +163,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=40, help="test photos (40)")
     parser.add_argument("--judge", type=Path, help="file that keeps the linear judge")
     parser.add_argument("--classifier", default=str(CLASSIFIER), help="a style classifier's file")
+    parser.add_argument("--over-all", default=str(GALLERY_CLASSIFIER), help="one over all classes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
     arguments = parser.parse_args(argv)
     try:
         network = models.load_checkpoint(arguments.checkpoint).network
         classifier, _ = models.load_classifier(arguments.classifier)
+        over_all, _ = models.load_classifier(arguments.over_all)
         folders = class_folders(arguments.artworks, arguments.gallery, "test")
-        judge = fitted_judge(arguments.artworks, arguments.gallery, arguments.judge)
+        linear = {
+            kind: fitted_judge(arguments.artworks, arguments.gallery, arguments.judge, kind=kind)
+            for kind in FEATURES
+        }
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    tests = {n: Pictures(f, n) for n, f in folders.items() if n in judge.classes}
-    features = PooledFeatures(BACKBONE)
+    jury = Jury(linear, over_all)
+    tests = {n: Pictures(f, n) for n, f in folders.items() if n in linear["pooled"].classes}
     photos = tests[PHOTO]
     chosen = [photos[i] for i in spread(arguments.limit, len(photos))]
-    rows = painted_after(network, chosen, tests, judge, features, classifier, arguments.seed)
-    real = real_accuracy(judge, features, tests)
+    rows = painted_after(network, chosen, tests, jury, classifier, arguments.seed)
+    real = jury.real(tests)
     groups = dict.fromkeys(map(group_of, rows))
     grouped = {g: mean([r for n, r in rows.items() if group_of(n) == g]) for g in groups}
     report = {
@@ -142,7 +194,6 @@ def main(argv: list[str] | None = None) -> int:
         "classes": rows,
         "real": real,
         "real_groups": {g: mean([real[n] for n in rows if group_of(n) == g]) for g in groups},
-        "real_mean": mean(list(real.values())),
     }
     print_table(report)
     written(report, arguments.out)

@@ -6,16 +6,16 @@ the photos. Paintings of KEPT_OUT are never trained on, by anything but this jud
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from app.choosing import spread
 from app.dataset import PictureFolder
-from models.judge import LinearJudge, PooledFeatures
+from models.judge import LinearJudge, MomentFeatures, PooledFeatures
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 BACKBONE = "efficientnet-lite2"  # that no training here has seen
@@ -23,6 +23,11 @@ PAINTERS = ("cezanne", "monet", "ukiyoe", "vangogh")
 KEPT_OUT = ("pissarro", "titian", "vedute")
 MIXED = "various"  # many painters: a class to be taken for, none to paint in
 PHOTO = "photo"
+# What a linear judge may look at: what a picture shows, and how it is made.
+FEATURES: Mapping[str, Callable[[str], nn.Module]] = {
+    "pooled": PooledFeatures,
+    "moments": MomentFeatures,
+}
 JUDGED = 250  # pictures a class that the judge is fitted to, each also mirrored
 
 
@@ -67,18 +72,25 @@ class Pictures:
 
 
 def fitted_judge(
-    artworks: Path, gallery: Path, file: Path | None = None, count: int = JUDGED
+    artworks: Path,
+    gallery: Path,
+    file: Path | None = None,
+    count: int = JUDGED,
+    kind: str = "pooled",
 ) -> LinearJudge:
-    """A linear judge of all classes of the training split, on pooled features of BACKBONE.
+    """A linear judge of all classes of the training split, on features of BACKBONE.
 
     Args:
-        file: keeps the judge for the next time.
+        file: keeps the judge for the next time; one of moments beside it, under a longer name.
         count: pictures a class, evenly spread.
+        kind: of the features, one of FEATURES.
     """
+    if file is not None and kind != "pooled":
+        file = file.with_stem(f"{file.stem}-{kind}")
     if file is not None and file.is_file():
         return LinearJudge.load(file)
     classes = {n: Pictures(f, n) for n, f in class_folders(artworks, gallery, "train").items()}
-    features = PooledFeatures(BACKBONE)
+    features = FEATURES[kind](BACKBONE)
     rows, labels = [], []
     total = sum(min(count, len(pictures)) for pictures in classes.values())
     with tqdm(total=total, desc="fitting the judge", unit="picture", mininterval=5) as bar:
@@ -88,25 +100,12 @@ def fitted_judge(
                 rows += [features(picture), features(picture.flip(-1))]
                 labels += [label, label]
                 bar.update()
-    judge = LinearJudge(tuple(classes)).fit(torch.cat(rows), torch.tensor(labels))
+    found = torch.cat(rows)
+    judge = LinearJudge(tuple(classes), found.shape[1]).fit(found, torch.tensor(labels))
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         judge.save(file)
     return judge
-
-
-def real_accuracy(
-    judge: LinearJudge, features: PooledFeatures, tests: Mapping[str, Pictures]
-) -> dict[str, dict[str, float]]:
-    """How often the judge has real test pictures' class first, and among its first three."""
-    result = {}
-    for name, pictures in tests.items():
-        ranks = [
-            rank(judge(features(pictures[i])), judge.classes.index(name))
-            for i in range(len(pictures))
-        ]
-        result[name] = shares(ranks)
-    return result
 
 
 def rank(scores: Tensor, label: int) -> int:

@@ -70,14 +70,15 @@ def test_every_class_but_photos_and_mixed_ones_is_painted_after(collections, tmp
     assert list(report["classes"]) == ["degas", "monet", "titian"]
     assert list(report["groups"]) == ["known", "the four", "kept out"]
     for row in report["classes"].values():
-        assert 0 <= row["top1"] <= row["top3"] <= 1 and -1 <= row["edges"] <= 1
-    assert (
-        "classifier" in report["classes"]["monet"]
-        and "classifier" not in report["classes"]["degas"]
-    )
-    assert report["groups"]["kept out"]["top1"] == report["classes"]["titian"]["top1"]
-    assert report["real"]["titian"]["top3"] == 1  # what it was fitted to
-    assert judge.is_file() and "KEPT OUT" in capsys.readouterr().out
+        for kind in ("pooled", "moments", "classifier"):
+            assert 0 <= row[f"{kind} top1"] <= row[f"{kind} top3"] <= 1
+        assert -1 <= row["edges"] <= 1
+    assert "five" in report["classes"]["monet"] and "five" not in report["classes"]["degas"]
+    groups, classes = report["groups"], report["classes"]
+    assert groups["kept out"]["moments top1"] == classes["titian"]["moments top1"]
+    assert report["real"]["titian"]["pooled top3"] == 1  # what it was fitted to
+    assert judge.is_file() and judge.with_stem("judge-moments").is_file()
+    assert "KEPT OUT" in capsys.readouterr().out
 
 
 def test_a_missing_collection_is_one_line(tmp_path, capsys):
