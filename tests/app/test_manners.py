@@ -92,7 +92,11 @@ def test_a_round_moves_towards_what_the_reader_takes_for_the_school(checkpoint, 
     assert all(float(column.abs().sum()) > 0 for column in network.refinement.manners.weight.T)
 
 
-def test_the_command_writes_a_checkpoint_that_goes_on(command, checkpoint, tmp_path, capsys):
+def test_the_command_writes_a_checkpoint_that_goes_on(
+    command, checkpoint, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(manners, "CROPS", 16)
+    monkeypatch.setattr(manners, "READ", 2)
     assert manners.main([*command, *QUICK, "--plain", "cold"]) == 0
     assert "1 manners" in capsys.readouterr().out
     out = tmp_path / "out.safetensors"
