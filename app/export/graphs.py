@@ -152,8 +152,10 @@ class Coder(nn.Module):
         rows, columns = torch.triu_indices(n, n)
 
         def halved(whole: Tensor) -> nn.Parameter:
-            """Of (moves, M): a move of a root is turn + turn^T, so only the sum of the two numbers
-            that are added is needed, and only for one half of a symmetric matrix.
+            """Of (moves, M), as (M, fewer), whose few rows have few scales where they are packed.
+
+            A move of a root is turn + turn^T, so only the sum of the two numbers that are added is
+            needed, and only for one half of a symmetric matrix.
             """
             kept: list[Tensor] = []
             start = 0
@@ -165,10 +167,10 @@ class Coder(nn.Module):
                 kept.append(whole[start : start + channels])
                 kept.append(matrices[:, rows, columns].reshape(groups * len(rows), -1))
                 start = turn.stop
-            return nn.Parameter(torch.cat(kept), requires_grad=False)
+            return nn.Parameter(torch.cat(kept).T.contiguous(), requires_grad=False)
 
         self.moves = halved(refinement.moves.weight)
-        self.shifts = nn.Parameter(halved(refinement.moves.bias[:, None])[:, 0], False)
+        self.shifts = nn.Parameter(halved(refinement.moves.bias[:, None])[0], False)
         manners = refinement.manners
         self.manners = None if manners is None else halved(manners.weight)
         place = torch.empty(n, n, dtype=torch.long)
@@ -186,9 +188,9 @@ class Coder(nn.Module):
         diagonals = [(r * torch.eye(r.shape[-1])).sum(-1).clamp_min(1e-6).log() for r in code[1::2]]
         seen = torch.cat([t.flatten(1) for t in (*code[::2], *diagonals)], 1)
         seen = ((seen - refinement.center) / refinement.spread).clamp(-5, 5)
-        answer = F.linear(refinement.layers(seen), self.moves, self.shifts)
+        answer = refinement.layers(seen) @ self.moves + self.shifts
         if self.manners is not None:
-            answer = answer + F.linear(refinement.shares(seen), self.manners)
+            answer = answer + refinement.shares(seen) @ self.manners
         n, start, refined = refinement.group_size, 0, []
         for mean, root in zip(code[::2], code[1::2], strict=True):
             groups = mean.shape[1]
