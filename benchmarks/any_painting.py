@@ -44,6 +44,8 @@ from benchmarks.reports import written
 from models.judge import LinearJudge
 from models.measures import edge_correlation
 
+JUDGES = (*FEATURES, "classifier")
+
 
 def group_of(name: str) -> str:
     """Which group of the table a class belongs to."""
@@ -94,6 +96,12 @@ def verdicts(ranks: Sequence[Mapping[str, int]]) -> dict[str, float]:
     return row
 
 
+def mean_top1(real: Mapping[str, Mapping[str, float]], judge: str) -> float:
+    """How often a judge is right on real pictures, a mean over the classes that it knows."""
+    known = [row[f"{judge} top1"] for row in real.values() if f"{judge} top1" in row]
+    return sum(known) / len(known)
+
+
 @torch.no_grad()
 def painted_after(
     network: models.Repainter,
@@ -133,14 +141,13 @@ def painted_after(
 
 def print_table(report: dict) -> None:
     """The table on standard output: groups, and below each its classes."""
-    judges = ("pooled", "moments", "classifier")
     print(f"{report['photos']} photos; linear judges on {BACKBONE}; top 1, top 3 of each judge")
-    heads = "".join(f"{judge:>12}" for judge in judges)
+    heads = "".join(f"{judge:>12}" for judge in JUDGES)
     print(f"\n{'painted after':16}{heads}   edges  five   real:{heads[5:]}")
 
     def pairs(row: dict) -> str:
         cells = []
-        for judge in judges:
+        for judge in JUDGES:
             known = f"{judge} top1" in row
             cells.append(
                 f"{row[f'{judge} top1']:7.2f}{row[f'{judge} top3']:5.2f}" if known else " " * 12
@@ -153,6 +160,8 @@ def print_table(report: dict) -> None:
             real = report["real"].get(name, report["real_groups"].get(group))
             five = f"{numbers['five']:6.2f}" if "five" in numbers else " " * 6
             print(f"{name:16}{pairs(numbers)}{numbers['edges']:8.2f}{five}   {pairs(real)}")
+    known = ", ".join(f"{judge} {report['real_mean'][judge]:.2f}" for judge in JUDGES)
+    print(f"\nreal test pictures, top 1, a mean over all classes that a judge knows: {known}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -194,6 +203,7 @@ def main(argv: list[str] | None = None) -> int:
         "classes": rows,
         "real": real,
         "real_groups": {g: mean([real[n] for n in rows if group_of(n) == g]) for g in groups},
+        "real_mean": {judge: mean_top1(real, judge) for judge in JUDGES},
     }
     print_table(report)
     written(report, arguments.out)

@@ -55,13 +55,9 @@ def read(
     network: models.Repainter, folder: PictureFolder, count: int = PAINTINGS
 ) -> models.StyleCode:
     """The codes of a folder's paintings as they are, not refined."""
-    refinement, network.refinement = network.refinement, None
-    try:
-        return models.StyleCode.cat(
-            [network.encode_style(folder.tensor(i)) for i in spread(count, len(folder))]
-        )
-    finally:
-        network.refinement = refinement
+    return models.StyleCode.cat(
+        [network.read_style(folder.tensor(i)) for i in spread(count, len(folder))]
+    )
 
 
 def answers(

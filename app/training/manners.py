@@ -20,7 +20,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,9 @@ from tqdm import tqdm
 import models
 from app.choosing import spread
 from app.dataset import FolderError, PictureFolder, draw_crops
-from app.named_folders import style_folders
+from app.named_folders import named_times, style_folders
 from app.terminal import failed, show_anything
+from app.training.data import SMALLEST_PAINTING
 from models import losses
 from models.judge import LinearJudge
 from models.objective import CONTENT_LAYER, DEEPEST_LAYER, JITTER, STYLE_LAYERS
@@ -46,7 +47,6 @@ BATCH = 3  # pictures a step, all of one school
 CROPS = 480  # of each school, that the reader is fitted to
 READ = 100  # paintings of a school that the gate is fitted to, whole and in parts
 READER_DECAY, GATE_DECAY = 1e-2, 1e-3
-SMALLEST_PAINTING = 0.85  # of a painting's scale, as in app.training.data
 PHOTO_SCALES = (0.56, 2.0)
 RATE = 0.015
 BETAS = (0.8, 0.99)
@@ -278,21 +278,6 @@ def _learned(network: models.Repainter, lessons: Sequence[Lesson]) -> None:
         network.refinement.manners.weight[:, each.number] = each.average[:, 0]
 
 
-def _times(pairs: Sequence[str], styles: Mapping[str, str]) -> dict[str, float]:
-    times = {}
-    for pair in pairs:
-        name, _, number = pair.partition("=")
-        if name not in styles:
-            raise ValueError(f"--content {name}: there is no --style of that name")
-        try:
-            times[name] = float(number)
-        except ValueError:
-            raise ValueError(f"--content must be NAME=TIMES, got {pair!r}") from None
-        if not (math.isfinite(times[name]) and times[name] >= 0):
-            raise ValueError(f"--content {pair}: must be at least 0")
-    return times
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m app.training.manners",
@@ -387,7 +372,7 @@ def _prepared(
         raise ValueError("two styles are needed to tell apart, one of them not --plain")
     if not options.out.name.endswith(".safetensors"):
         raise ValueError(f"--out must end in .safetensors, got {options.out}")
-    times = _times(options.content, styles)
+    times = named_times(options.content, "--content", styles)
     if not checkpoint.network.config.refinement:
         raise ValueError("the network has no refinement: train one first (app.train)")
     projection = models.EfficientNetFeatures()

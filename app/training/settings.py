@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import models
 from app.grounds import style_grounds
-from app.named_folders import named_folders, style_folders
+from app.named_folders import named_folders, named_times, style_folders
 from app.terminal import typed
 from app.training.goals import Goal, NewCodes, Refinement, WholeNetwork
 from app.training.references import References, references_of
@@ -109,7 +108,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         if name not in styles:
             raise ValueError(f"--learn {name}: there is no --style of that name")
     grounds = style_grounds([typed(text) for text in options.ground], styles, start)
-    calm = _calm(options.calm, styles)
+    calm = named_times(options.calm, "--calm", styles)
     goal.check(start, config, learned, options.batch)
     if options.only_new and not isinstance(goal, NewCodes):
         raise ValueError("--only-new goes with --train codes")
@@ -239,21 +238,6 @@ def _refinement_width(options: argparse.Namespace, goal: Goal, own: models.Repai
             )
         return own.refinement
     return asked or goal.refinement_width
-
-
-def _calm(pairs: Sequence[str], styles: Container[str]) -> dict[str, float]:
-    calm = {}
-    for pair in map(typed, pairs):
-        name, _, number = pair.partition("=")
-        if name not in styles:
-            raise ValueError(f"--calm {name}: there is no --style of that name")
-        try:
-            calm[name] = float(number)
-        except ValueError:
-            raise ValueError(f"--calm must be NAME=TIMES, got {pair!r}") from None
-        if not (math.isfinite(calm[name]) and calm[name] >= 0):
-            raise ValueError(f"--calm {pair}: must be at least 0")
-    return calm
 
 
 def _perceptual(asked: str | None, config: models.RepainterConfig, goal: Goal) -> str:
